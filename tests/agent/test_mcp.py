@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,15 @@ def free_port() -> int:
         return port
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that no other program gets, while a server of this test may come and go."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
 @asynccontextmanager
 async def http_server(port: int, seen: list[Any] | None = None) -> AsyncIterator[str]:
     """A server of the official SDK on loopback."""
@@ -139,9 +148,9 @@ async def http_server(port: int, seen: list[Any] | None = None) -> AsyncIterator
         await task
 
 
-async def test_tools_over_http_survive_a_restart_of_the_server() -> None:
+async def test_tools_over_http_survive_a_restart_of_the_server(port: int) -> None:
     """While it is away, a call gets an error result; afterwards the same tool works."""
-    port, seen = free_port(), list[Any]()
+    seen = list[Any]()
     given = {
         "url": f"http://127.0.0.1:{port}/mcp",
         "headers": {"Authorization": "Bearer t0ken"},
@@ -200,8 +209,8 @@ async def test_an_address_that_lies_has_no_tools(kind: str) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    # On a busy machine, megabytes take seconds.
-    limit = PATIENCE / 2 if kind == "endless" else 1.5
+    # Those that end before their limit may take seconds on a busy machine.
+    limit = PATIENCE / 2 if kind in {"endless", "refusal"} else 1.5
     given = {"url": f"http://127.0.0.1:{port}/mcp?key=s3cret", "connect_time": limit}
     try:
         async with asyncio.timeout(PATIENCE), toolbox(McpConfig.parse(given, "notes")) as box:
@@ -262,8 +271,10 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_the_program_is_replaced(
         tool = await one_tool(box)
         result = await call(tool)
         assert (result.status, "did not answer within" in result.text) == ("error", True)
-        await until(lambda: len(started(tmp_path)) >= 2 and box.servers[0].problem is None)
-        assert (await call(tool)).status == "success"
+        async with asyncio.timeout(PATIENCE):  # half a second can be short on a busy machine
+            while (await call(tool)).status != "success":
+                pass
+        assert len(started(tmp_path)) >= 2
         await until(lambda: not is_running(started(tmp_path)[0]))
 
 
@@ -271,16 +282,16 @@ async def test_a_server_that_never_answers_costs_the_first_run_its_limit_only(
     tmp_path: Path,
 ) -> None:
     """Opening waits for nothing; later runs do not wait either, though it is tried again."""
-    loop = asyncio.get_running_loop()
+    loop, limit = asyncio.get_running_loop(), 3.0
     began = loop.time()
-    async with toolbox(stdio("never_ready", tmp_path, connect_time=0.5)) as box:
-        assert loop.time() - began < 0.3
+    async with toolbox(stdio("never_ready", tmp_path, connect_time=limit)) as box:
+        assert loop.time() - began < limit
         assert await box.tools() == []
-        assert loop.time() - began >= 0.5
+        assert loop.time() - began >= limit
         await until(lambda: len(started(tmp_path)) >= 2)
         again = loop.time()
         assert await box.tools() == []
-        assert loop.time() - again < 0.3
+        assert loop.time() - again < limit
     await check_all_ended(tmp_path)
 
 

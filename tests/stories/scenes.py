@@ -3,7 +3,7 @@ about what came of it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import chain
@@ -117,7 +117,15 @@ class Listener:
         self._new = asyncio.Event()
 
     async def until(self, kind: type[Payload]) -> None:
-        while not any(isinstance(event, kind) for event in self.events):
+        await self._until(lambda: any(isinstance(event, kind) for event in self.events))
+
+    async def until_end(self) -> None:
+        """Wait for the mark behind all that was told, and remove it."""
+        await self._until(lambda: _END in self.events)
+        self.events.remove(_END)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
             self._new.clear()
             await self._new.wait()
 
@@ -154,8 +162,7 @@ async def listening(world: World, thread: str) -> AsyncIterator[Listener]:
         yield listener
         await world.clock.settle()
         bus.tell(thread, _END)
-        await listener.until(ProgressReported)
-        listener.events.remove(_END)
+        await listener.until_end()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -1,6 +1,5 @@
 """Graphs as others write them run unchanged, over several turns with a follow-up between."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from segue.agent.checkpoints.store import StrictSerializer
 from segue.events import ProgressReported
 from segue.simulate.world import Stage, World, with_graph
 from tests.stories import graphs
-from tests.stories.scenes import PATIENCE, Listener, eager_agent, new_thread
+from tests.stories.scenes import PATIENCE, eager_agent, listening, new_thread
 from tests.stories.test_graph_state import replies
 
 pytestmark = [
@@ -92,11 +91,9 @@ async def test_state_of_middleware_lives_on(stage: Stage) -> None:
 async def test_custom_events_reach_listeners(stage: Stage) -> None:
     async with stage.world(agent(graphs.custom_events())) as world:
         thread = await new_thread(world)
-        listener = Listener()
-        task = asyncio.create_task(listener.listen(world, thread))
-        await world.say(thread, "one")
-        await world.say(thread, "two")
-        task.cancel()
+        async with listening(world, thread) as listener:
+            await world.say(thread, "one")
+            await world.say(thread, "two")
         reported = [e.value for e in listener.events if isinstance(e, ProgressReported)]
         assert reported == [{"step": 1}, {"step": 2}]
 
