@@ -88,15 +88,22 @@ async def test_a_server_shows_the_same_as_its_database(
 async def test_without_an_operators_key_one_sees_ones_own_threads_alone(
     segue: Segue, sqlite_stage: Stage
 ) -> None:
-    """The rest is refused in the server's words; so is an address beside a database."""
-    thread, _ = await play(sqlite_stage)
+    """With why the agent wrote in them. The rest is refused in the server's words; so is an address
+    beside a database.
+    """
+    thread, other = await play(sqlite_stage)
     key, words = new_key("laptop", "ann", SystemClock().now())
     async with sqlite_stage.world() as world, site_of(world.segue) as site:
         await world.journal.keys.add(key)
         at = ("--url", site.address, "--key", words)
         own = await asyncio.to_thread(segue, "threads", "--json", *at)
         assert [each["id"] for each in json.loads(own.stdout)] == [thread]
-        for args in (("threads", "--all"), ("why", thread), ("timers",), ("stats",)):
+        why = await asyncio.to_thread(segue, "why", thread, *at)
+        assert (why.exit_code, why.stderr) == (0, "")
+        assert "planning a follow-up" in why.stdout
+        hidden = await asyncio.to_thread(segue, "why", other, *at)
+        assert (hidden.exit_code, hidden.stdout) == (2, "")
+        for args in (("threads", "--all"), ("batches", thread), ("timers",), ("stats",)):
             refused = await asyncio.to_thread(segue, *args, *at)
             assert (refused.exit_code, refused.stdout) == (1, "")
             assert "operator" in refused.stderr

@@ -13,7 +13,7 @@ from segue.cli.output import Answer, AsJson, Limit, ThreadId, print_lines, print
 from segue.cli.target import Target, of_thread
 from segue.core.durations import parse_duration, show_duration
 from segue.core.text import one_line
-from segue.errors import NotFoundError, UsageError
+from segue.errors import DeniedError, NotFoundError, UsageError
 from segue.insight.stats import build_query
 from segue.insight.views import Inspector
 from segue.journal.records import Thread
@@ -127,15 +127,21 @@ def timers(
 
 
 def why(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
-    """Show why the agent wrote, and why it did not, oldest first."""
-    found = _list(target, thread_id, "why", Inspector.list_reasons, limit)
+    """Show why the agent wrote, and why it did not, oldest first.
+
+    With --url, a user's own key explains the user's own threads.
+    """
+    try:
+        found = _list(target, thread_id, "why", Inspector.list_reasons, limit)
+    except DeniedError:  # not an operator's key
+        found = _list(target, thread_id, "why", Inspector.list_reasons, limit, root="/api")
     rows = ((when(r["at"]), r["what"], r["outcome"], r["why"]) for r in found)
     headings = ("when", "what", "outcome", "why")
     return Answer.table(found, headings, rows, nothing="No decisions yet.")
 
 
-def _path(thread_id: str, view: str) -> str:
-    return f"/api/admin/threads/{quote(thread_id, safe='')}/{view}"
+def _path(thread_id: str, view: str, root: str = "/api/admin") -> str:
+    return f"{root}/threads/{quote(thread_id, safe='')}/{view}"
 
 
 def _list(
@@ -144,13 +150,14 @@ def _list(
     view: str,
     load: Callable[..., Awaitable[list[dict[str, Any]]]],
     limit: int,
+    root: str = "/api/admin",
 ) -> Any:
     """The JSON of a thread's view, from a server or from the database."""
 
     async def work(segue: OfflineSegue, thread: Thread) -> Any:
         return await load(segue.inspector, thread.id, limit=limit)
 
-    return target.look(_path(thread_id, view), of_thread(thread_id, work), limit=limit)
+    return target.look(_path(thread_id, view, root), of_thread(thread_id, work), limit=limit)
 
 
 def _batch_lines(batch: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
