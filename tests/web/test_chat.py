@@ -270,3 +270,16 @@ async def test_pictures_and_files_are_sent_and_shown(browser: Browser, site: Ser
         large = [{"name": "big.bin", "mimeType": "", "buffer": b"x" * 7_000_001}]
         await tab.page.locator("#attach").set_input_files(large)  # type: ignore[arg-type]
         await tab.page.get_by_text("These files are too large").wait_for()
+
+
+async def test_files_that_are_chosen_one_after_the_other_are_all_kept(
+    browser: Browser, site: Served
+) -> None:
+    """Also if the first is still read when the second is pasted."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        add = """composer => Promise.all(["a.txt", "b.txt"].map(
+          (name) => composer.add([new File(["x"], name, { type: "text/plain" })])))"""
+        await tab.page.locator("segue-composer").evaluate(add)
+        for name in ("a.txt", "b.txt"):
+            await tab.page.get_by_role("button", name=f"Remove {name}").wait_for()

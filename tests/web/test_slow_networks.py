@@ -78,6 +78,27 @@ async def test_results_are_of_what_was_typed_last(browser: Browser, site: Served
         await expect(nothing).to_be_visible()
 
 
+async def test_enter_opens_nothing_that_was_found_for_other_words(
+    browser: Browser, site: Served
+) -> None:
+    """While the results are on their way, the list is of what was typed before."""
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.say("A marimba.")
+        await tab.check_shows("You said: A marimba.")
+        await tab.page.keyboard.press("Control+k")
+        dialog = tab.page.get_by_role("dialog")
+        box = dialog.get_by_role("searchbox")
+        await box.fill("marimba")
+        await dialog.get_by_role("link").first.wait_for()
+        async with late(tab.page, "**/api/search*") as given:
+            await box.fill("zither")
+            await box.press("Enter")
+            await given.wait()
+            await expect(dialog).to_be_visible()
+        await dialog.get_by_text("Nothing found for “zither”.").wait_for()
+
+
 async def test_the_bell_shows_the_newest_choice(browser: Browser, site: Served) -> None:
     """A late answer about what was read does not take it back."""
     async with tab_of(browser, site) as tab:
@@ -105,6 +126,25 @@ async def test_preferences_show_the_newest_choice(browser: Browser, site: Served
         await expect(stopped).to_be_visible()
         await tab.page.get_by_role("checkbox", name="Agents may write to me first").check()
         await expect(stopped).to_have_count(0)
+
+
+async def test_of_two_choices_none_is_taken_back(browser: Browser, site: Served) -> None:
+    """The answer to the first comes after that to the second, and does not know of it."""
+    async with tab_of(browser, site) as tab:
+        page = tab.page
+        await page.goto(f"{site.address}/#/preferences")
+        allowed = page.get_by_role("checkbox", name="Agents may write to me first")
+        end = page.get_by_role("button", name="End it")
+        async with late(page, "**/api/me") as given:
+            await allowed.uncheck()
+            await given.wait()
+            await page.get_by_role("button", name="An hour").click()
+            await end.wait_for()
+        await expect(end).to_be_visible()
+        await end.click()
+        await allowed.check()
+        await page.get_by_text("Switched off when you tell an agent").wait_for()
+        await expect(end).to_have_count(0)
 
 
 async def test_a_question_is_not_asked_again_by_a_late_answer(

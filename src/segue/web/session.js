@@ -145,7 +145,10 @@ export class Session extends EventTarget {
 
   /** @param {import("./client/types.js").Preferences} changes */
   async setPreferences(changes) {
-    this.me = await this.client.setPreferences(changes);
+    const before = this.me;
+    const me = await this.client.setPreferences(changes);
+    if (before !== this.me) return this.refreshMe(); // changed meanwhile, and the answer may be older
+    this.me = me;
     this.#changed();
   }
 

@@ -165,7 +165,8 @@ export class SegueComposer extends SegueElement {
   async add(files) {
     const size = [...this.files, ...files].reduce((sum, file) => sum + file.size, 0);
     this.problem = size > MOST_BYTES ? "These files are too large; 7 MB fit into one message." : "";
-    if (!this.problem) this.files = [...this.files, ...(await Promise.all(files.map(attach)))];
+    const added = this.problem ? [] : await Promise.all(files.map(attach));
+    this.files = [...this.files, ...added]; // others may have been read meanwhile
     this.focus();
   }
 }

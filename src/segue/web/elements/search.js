@@ -68,7 +68,10 @@ export class SegueSearch extends SegueElement {
     const here = places.findIndex((place) => place.matches(":focus"));
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) /** @type {HTMLElement} */ (places[Math.min(Math.max(here + step, 0), places.length - 1)]).focus();
-    else if (event.key === "Enter" && here === 0) /** @type {HTMLElement | undefined} */ (places[1])?.click();
+    else if (event.key === "Enter" && here === 0) {
+      // What is listed may be of the words before.
+      if (this.asked === this.wanted) /** @type {HTMLElement | undefined} */ (places[1])?.click();
+    }
     else if (event.key === "Escape") this.close();
     else return;
     event.preventDefault();
