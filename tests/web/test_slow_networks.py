@@ -8,23 +8,27 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.web.stage import Served, eager, served, tab_of
+from tests.web.stage import PATIENCE, Served, eager, served, tab_of
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def late(page: Page, pattern: str) -> AsyncIterator[asyncio.Event]:
+async def late(page: Page, pattern: str, method: str = "") -> AsyncIterator[asyncio.Event]:
     """Holds the next answer until the end of the block; the event tells that the server gave it."""
-    given, over = asyncio.Event(), asyncio.Event()
+    asked, given, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
-        answer = await route.fetch()
+        if asked.is_set() or method not in {"", route.request.method}:
+            await route.fallback()
+            return
+        asked.set()
+        answer = await route.fetch(timeout=PATIENCE)
         given.set()
         await over.wait()
         await route.fulfill(response=answer)
 
-    await page.route(pattern, hold, times=1)
+    await page.route(pattern, hold)
     yield given
     async with page.expect_request_finished():
         over.set()
@@ -169,10 +173,8 @@ async def test_a_simulation_of_another_agent_is_not_shown(browser: Browser, site
     async with tab_of(browser, site) as tab:
         page = tab.page
         button = page.get_by_role("button", name="Simulate")
-        await page.goto(f"{site.address}/simulate")
-        await page.locator("figure").first.wait_for()
-        async with late(page, "**/api/admin/simulations") as given:
-            await button.click()
+        async with late(page, "**/api/admin/simulations", "POST") as given:
+            await page.goto(f"{site.address}/simulate")
             await given.wait()
             await page.get_by_label("Agent").select_option("calm")
         await expect(button).to_be_enabled()
