@@ -3,7 +3,8 @@
 import tomllib
 from pathlib import Path
 
-from segue.core.speech.guard import OPENING, can_be_judged, find_machinery
+from segue.core.speech.guard import OPENING, MachineryKind, can_be_judged, find_machinery
+from segue.core.triggers import with_data
 
 TABLE = tomllib.loads(Path(__file__).with_name("follow_ups.toml").read_text())
 
@@ -19,6 +20,16 @@ def test_talk_is_left_alone() -> None:
     found = {text: find_machinery(text) for text in TABLE["talk"]}
     assert {text: machinery for text, machinery in found.items() if machinery} == {}
     assert len(found) > 300
+
+
+def test_a_repeated_prompt_is_known_by_the_frame_of_its_data() -> None:
+    """Whatever the owner's prompt says; what the data says may be told."""
+    asked = with_data("Ask me how the exam went.", {"subject": "chemistry"})
+    for text in (asked, f"Sure! {asked}", asked.partition("\n")[2]):
+        found = find_machinery(text)
+        assert found is not None
+        assert found.kind is MachineryKind.PROMPT
+    assert find_machinery("How did the exam in chemistry go?") is None
 
 
 def test_only_the_opening_is_read() -> None:

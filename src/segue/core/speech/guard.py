@@ -69,6 +69,8 @@ _MARKERS: Final = (
         MachineryKind.MARKER,
         re.compile(r"[\[<](?!AUTO)[A-Z](?:[A-Z0-9 ,-]*_|[A-Z0-9 ,-]{4,}:)[^\]>]*"),
     ),
+    # The frame of a trigger's data, which a model repeats together with the prompt before it.
+    (MachineryKind.PROMPT, re.compile(r"<data note=|</data>")),
     (MachineryKind.MARKER, re.compile(r"</?(?:think|thinking|reasoning|scratchpad|reflection)>")),
     (MachineryKind.SILENCE, re.compile(r"(?<!\w)(?:NO|HEARTBEAT|SILENT|SKIP|STAY|DO)_[A-Z_]+")),
 )
