@@ -1,5 +1,6 @@
 """OpenAI's own client talks with an agent: models, completions, streams, and what is refused."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -288,6 +289,23 @@ async def test_a_key_makes_a_request_once(stage: Stage) -> None:
         assert said == ["One."] * 3
         [thread] = (await site.get("/api/threads"))["items"]
         assert thread["message_count"] == 2
+
+
+async def test_a_key_begins_one_chat(stage: Stage) -> None:
+    """Requests that name no chat begin one thread for each key, also if they come at once."""
+    async with talking(stage, "One.", "Two.") as (_, site, client):
+
+        async def ask(key: str) -> tuple[str | None, str]:
+            raw = await client.chat.completions.with_raw_response.create(
+                model="guide", messages=user("Hi"), extra_headers={"Idempotency-Key": key}
+            )
+            return raw.parse().choices[0].message.content, raw.headers["Segue-Thread"]
+
+        first = await asyncio.gather(*(ask("k-1") for _ in range(4)))
+        assert {reply for reply, _ in first} == {"One."}
+        assert len({*first, await ask("k-1"), await ask("k-2")}) == 2
+        threads = (await site.get("/api/threads"))["items"]
+        assert [thread["message_count"] for thread in threads] == [2, 2]
 
 
 async def test_a_question_is_asked_and_answered_in_words(stage: Stage) -> None:

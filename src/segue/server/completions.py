@@ -9,6 +9,7 @@ the agent's settings decide.
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Annotated, Any, Final
 
 from fastapi import Request, Response
@@ -46,6 +47,7 @@ from segue.server.routes.messages import accept_message
 
 PREFIX: Final = "/v1"
 THREAD_HEADER: Final = "Segue-Thread"
+_KEY_HEADER: Final = "Idempotency-Key"
 # Sent by Open WebUI, if it forwards the headers of its users.
 _OPEN_WEBUI: Final = "X-OpenWebUI-Chat-Id"
 # Says that no person asks, but the client itself, such as for a title.
@@ -171,7 +173,7 @@ async def create_chat_completion(
             f"history: name the conversation in the header {THREAD_HEADER}."
         )
     check_new_message(request, content)
-    thread = await open_chat(segue, caller, agent, name)
+    thread = await open_chat(segue, caller, agent, name or _name_by_key(headers))
     turn = await _send(request, segue, thread, content)
     usage = wanted.stream_options and wanted.stream_options.include_usage
     completion = Completion(segue, turn, include_usage=bool(usage))
@@ -182,12 +184,18 @@ async def create_chat_completion(
     return JSONResponse(await completion.whole(heard), headers=named)
 
 
+def _name_by_key(headers: Mapping[str, str]) -> str | None:
+    """The name of a chat without one, from its key: a repeated request begins no second chat."""
+    key = headers.get(_KEY_HEADER)
+    return f"key-{sha256(key.encode()).hexdigest()}" if key else None
+
+
 async def _send(request: Request, segue: Segue, thread: Thread, content: Any) -> Turn:
     """Store the message, or answer the question that the agent asked in words; the turn replies."""
     question = await find_question(segue, thread) if isinstance(content, str) else None
     if question is not None and len((question.ending or {}).get("questions", ())) == 1:
         return await segue.answer(question, content)
-    new = message_in(content, request.headers.get("Idempotency-Key"))
+    new = message_in(content, request.headers.get(_KEY_HEADER))
     return (await accept_message(request, thread, new)).turn
 
 
