@@ -50,6 +50,9 @@ async def test_a_mark_says_why_and_a_wrong_field_is_named(browser: Browser, site
         await expect(told).to_contain_text("until")
         await expect(told).to_contain_text("quiet hours")
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        story = await page.get_by_label("Story").bounding_box()
+        assert story is not None
+        assert story["x"] + story["width"] <= 390 - 20, "it stays inside its box"
         await page.get_by_label("Between two, at least, policy B").fill("soon")
         await page.keyboard.press("Enter")
         await page.get_by_role("alert").get_by_text("policy B.policy.cooldown").wait_for()

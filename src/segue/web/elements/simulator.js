@@ -28,7 +28,7 @@ export class SegueSimulator extends SegueView {
       .lead { max-width: 68ch; }
       form { border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px 16px; background: var(--raised); margin-bottom: 24px; }
       .choice { display: flex; gap: 16px; flex-wrap: wrap; align-items: end; margin-bottom: 8px; }
-      .choice label { display: grid; gap: 4px; font-size: 13px; color: var(--dim); min-width: 0; }
+      .choice label { display: grid; grid-template-columns: minmax(0, 1fr); gap: 4px; font-size: 13px; color: var(--dim); min-width: 0; }
       .choice select { color: var(--text); max-width: min(100%, 360px); }
       .fields { display: grid; grid-template-columns: repeat(auto-fill, minmax(330px, 1fr)); gap: 4px 24px; }
       .field { display: grid; grid-template-columns: 1fr 88px 88px; gap: 8px; align-items: center; font-size: 13px; }
