@@ -61,6 +61,14 @@ async def is_quiet(address: str) -> bool:
     return not live
 
 
+async def has_tried_again(address: str) -> bool:
+    """Whether a turn was taken up that somebody else had begun."""
+    sql = (
+        "SELECT id FROM turns WHERE attempts > 1 AND thread_id NOT LIKE 'segue-self-test-%' LIMIT 1"
+    )
+    return bool(ask(address, sql))
+
+
 async def _history(journal: Journal, thread_id: str) -> list[BaseMessage]:
     """All of it, page by page as a person scrolls back."""
     messages: list[BaseMessage] = []

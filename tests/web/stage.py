@@ -226,7 +226,7 @@ class Tab:
 
     async def check_shows(self, text: str) -> None:
         """Waits until a text is among the messages, be it still written."""
-        await self.log.get_by_text(text).first.wait_for()
+        await expect(self.log.get_by_text(text).first).to_be_visible()
 
     async def check_wrote_first(self, text: str) -> None:
         """Waits until a follow-up is stored."""

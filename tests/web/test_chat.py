@@ -282,4 +282,4 @@ async def test_files_that_are_chosen_one_after_the_other_are_all_kept(
           (name) => composer.add([new File(["x"], name, { type: "text/plain" })])))"""
         await tab.page.locator("segue-composer").evaluate(add)
         for name in ("a.txt", "b.txt"):
-            await tab.page.get_by_role("button", name=f"Remove {name}").wait_for()
+            await expect(tab.page.get_by_role("button", name=f"Remove {name}")).to_be_visible()

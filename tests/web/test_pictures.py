@@ -153,7 +153,7 @@ VIEWS: dict[str, View] = {
 WIDE_ONLY = {"timeline", "decisions", "context", "server"}
 
 
-async def keep(tab: Tab, name: str) -> None:
+async def check_fits(tab: Tab, name: str) -> None:
     """Keeps the picture, and checks what a machine can see of it."""
     await tab.page.evaluate("document.fonts.ready.then(() => true)")
     folder = os.environ.get("SEGUE_PICTURES")
@@ -174,7 +174,7 @@ async def test_all_views_fit_on_the_screen(
             continue
         context, tab = await shown.visit(browser, width, scheme)
         await view(shown, tab)
-        await keep(tab, f"{name}-{width}-{scheme}")
+        await check_fits(tab, f"{name}-{width}-{scheme}")
         assert tab.mistakes == [], name
         await context.close()
 
@@ -191,7 +191,7 @@ async def test_empty_locked_and_broken_views_fit_on_the_screen(
         await locked.world.journal.keys.add(key)
         context, tab = await locked.visit(browser, width, scheme)
         await tab.page.get_by_label("Key", exact=True).wait_for()
-        await keep(tab, f"sign-in-{screen}")
+        await check_fits(tab, f"sign-in-{screen}")
         await context.close()
     with foreign_site(b"") as origin:
         async with staged(str(tmp_path / "bare"), agent, cors_origins=(origin,)) as bare:
@@ -200,23 +200,23 @@ async def test_empty_locked_and_broken_views_fit_on_the_screen(
                 await tab.page.goto(f"{bare.address}/{place}")
                 await tab.page.wait_for_load_state("networkidle")
                 await tab.page.evaluate("new Promise(requestAnimationFrame)")
-                await keep(tab, f"empty-{place.strip('#/') or 'start'}-{screen}")
+                await check_fits(tab, f"empty-{place.strip('#/') or 'start'}-{screen}")
             site = await open_tab(context, origin)
             await site.page.set_content(WIDGET.format(bare.address))
             await site.page.get_by_role("textbox", name="Write to Ada").fill("Which chords?")
             await site.page.keyboard.press("Enter")
             await site.page.get_by_role("log").get_by_text("Start with").wait_for()
-            await keep(site, f"widget-{screen}")
+            await check_fits(site, f"widget-{screen}")
             await site.page.close()
             await tab.page.goto(f"{bare.address}/")
             await tab.begin()
             await tab.page.get_by_text("Then be quiet for a while").wait_for()
-            await keep(tab, f"empty-chat-{screen}")
+            await check_fits(tab, f"empty-chat-{screen}")
             await tab.say("Which chords first?")
             await tab.check_shows("Start with")
             await tab.page.get_by_role("button", name="Send").wait_for()
     await tab.page.get_by_text("The server is away").wait_for()
     await tab.say("Are you there?")
     await tab.page.get_by_text("Not sent:").wait_for()
-    await keep(tab, f"away-{screen}")
+    await check_fits(tab, f"away-{screen}")
     await context.close()
