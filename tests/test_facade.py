@@ -146,7 +146,7 @@ def test_every_method_of_a_thread_is_tried() -> None:
     others |= {"get_agent", "agents", "last_position", "stats", "search"}
     others |= {"get_user_preferences", "set_user_preferences"}
     others |= {"find_memory", "token_usage", "notifier"}
-    others |= {"get_turn", "list_turns", "inspector", "retry_effect", "check_writable"}
+    others |= {"get_turn", "find_sent", "list_turns", "inspector", "retry_effect", "check_writable"}
     others |= {"list_memories", "search_memories", "remember", "forget", "find_key", "list_keys"}
     others |= {"export", "export_all", "import_file", "delete_user"}  # of users and of everything
     public = {name for name in dir(Segue) if not name.startswith("_")}

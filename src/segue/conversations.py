@@ -77,8 +77,12 @@ class Conversations:
         *,
         thread_id: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        only_new: bool = False,
     ) -> Thread:
-        """Start a conversation of a user with an agent; by default, with the first one."""
+        """Start a conversation of a user with an agent; by default, with the first one.
+
+        With the id of a thread of theirs it is that thread; `ConflictError` if it must be new.
+        """
         now = self._deps.clock.now()
         created = await self._journal.threads.create(
             _check_thread_id(thread_id) if thread_id else to_text(self._deps.ids.next()),
@@ -86,6 +90,7 @@ class Conversations:
             user_id=check_name(user_id, "user_id"),
             now=now,
             settings=check_settings(settings or {}, now),
+            only_new=only_new,
         )
         return await self._notified(created)
 
@@ -173,6 +178,10 @@ class Conversations:
     async def get_turn(self, turn_id: int) -> Turn:
         """`NotFoundError` if it does not exist."""
         return await self._journal.turns.get(turn_id)
+
+    async def find_sent(self, thread: Thread | str, client_message_id: str) -> Turn | None:
+        """The turn of a message, or of a recent answer, that was sent before with this id."""
+        return await self._journal.inbox.find_sent(id_of(thread), client_message_id)
 
     async def search(self, user_id: str, text: str, *, limit: int = 20) -> list[Found]:
         """A user's visible messages that match a text, best first; with an excerpt of each."""

@@ -234,12 +234,18 @@ class Segue(Initiative):
         turn_id = None if only is None else only.id
         return await self._open_system.inbox.cancel(id_of(thread), only=turn_id)
 
-    async def answer(self, turn: Turn | int, answer: Any) -> Turn:
+    async def answer(
+        self, turn: Turn | int, answer: Any, *, client_message_id: str | None = None
+    ) -> Turn:
         """Answer the question that a turn waits with."""
         if not isinstance(turn, Turn | int):
             raise NotFoundError(f"A turn is named by its id, not by {type(turn).__name__}.")
         turn_id = turn if isinstance(turn, int) else turn.id
-        return await self._open_system.inbox.answer(turn_id, answer)
+        if client_message_id is not None:
+            check_name(client_message_id, "client_message_id")
+        return await self._open_system.inbox.answer(
+            turn_id, answer, client_message_id=client_message_id
+        )
 
     async def list_memories(
         self,

@@ -309,7 +309,9 @@ async def test_a_key_begins_one_chat(stage: Stage) -> None:
 
 
 async def test_a_question_is_asked_and_answered_in_words(stage: Stage) -> None:
-    """The agent's question is the completion; the next message of the chat answers it."""
+    """The agent's question is the completion; the next message of the chat answers it. A request
+    that is repeated with its key is no answer, and an answer is given once.
+    """
     builder = StateGraph(MessagesState)
     builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
     builder.add_edge(START, "ask")
@@ -320,12 +322,16 @@ async def test_a_question_is_asked_and_answered_in_words(stage: Stage) -> None:
         client_of(site) as client,
     ):
         said = []
-        for text in ("A table.", "yes"):
+        for text, key in (("A table.", "k-1"), ("A table.", "k-1"), ("yes", "k-2"), ("yes", "k-2")):
             made = await client.chat.completions.create(
-                model="guide", messages=user(text), extra_headers=named("c")
+                model="guide",
+                messages=user(text),
+                extra_headers={**named("c"), "Idempotency-Key": key},
             )
             said.append(made.choices[0].message.content)
-        assert said == ["For eight?", "So: yes"]
+        assert said == ["For eight?"] * 2 + ["So: yes"] * 2
+        [thread] = (await site.get("/api/threads"))["items"]
+        assert thread["message_count"] == 2
 
 
 async def test_each_user_has_chats_of_their_own(stage: Stage) -> None:

@@ -109,7 +109,8 @@ async def _check_database(settings: Settings) -> AsyncIterator[Diagnosis]:
         place = describe_location(settings)
         version, known = await schema_versions(settings)
     except SegueError as error:
-        yield Diagnosis("database", "fail", str(error), "Is `database` of the settings right?")
+        fix = "" if isinstance(error, UsageError) else "Is `database` of the settings right?"
+        yield Diagnosis("database", "fail", str(error), fix)
         return
     yield Diagnosis("database", "ok", f"{place} answers.")
     yield _check_version(version, known)

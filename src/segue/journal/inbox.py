@@ -51,12 +51,14 @@ from segue.journal.records import (
 from segue.journal.registry import merge_user_settings
 from segue.journal.rows import MessageRow, aware, decode_message, to_json
 from segue.journal.threads import lock_thread
-from segue.journal.tx import Part, Row, Statement, Tx, writes
+from segue.journal.tx import Part, Row, Statement, Tx, reads, writes
 
 LONGEST_COLLECT: Final = timedelta(days=1)
 # A turn is held back for at most this many times `collect`.
 COLLECT_AT_MOST: Final = 5
 _DEEPEST_ANSWER: Final = 64
+# Turns among which an answer that is sent again is looked for.
+_RECENT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,14 @@ class Inbox(Part):
 
     @writes
     async def answer(
-        self, tx: Tx, turn_id: int, answer: Any, *, ids: SnowflakeSource, now: datetime
+        self,
+        tx: Tx,
+        turn_id: int,
+        answer: Any,
+        *,
+        ids: SnowflakeSource,
+        now: datetime,
+        client_message_id: str | None = None,
     ) -> Turn:
         """Queue a turn that goes on with the batch of one that waits, with the answer as
         `payload["answer"]` and the ids of the questions as `payload["asked"]`.
@@ -157,8 +166,27 @@ class Inbox(Part):
         await tx.together(timer_cancellation(live.timers, ANSWERED, now))
         await tx.run("UPDATE threads SET epoch = epoch + 1 WHERE id = :id", id=thread.id)
         thread = replace(thread, epoch=thread.epoch + 1)
-        new = NewTurn(asked.batch, TurnKind.REPLY, _answer_payload(asked, answer))
+        payload = _answer_payload(asked, answer)
+        if client_message_id is not None:
+            payload["client_message_id"] = client_message_id
+        new = NewTurn(asked.batch, TurnKind.REPLY, payload)
         return await queue_turn(tx, thread, new, RisingIds(thread, ids, now))
+
+    @reads
+    async def find_sent(self, tx: Tx, thread_id: str, client_message_id: str) -> Turn | None:
+        """The turn of a message, or of a recent answer, that was sent with this id."""
+        sql = (
+            "SELECT turns.* FROM messages JOIN turns ON turns.thread_id = messages.thread_id"
+            " AND turns.batch = messages.batch WHERE messages.thread_id = :thread"
+            " AND client_message_id = :id ORDER BY turns.id LIMIT 1"
+        )
+        if row := await tx.find(sql, thread=thread_id, id=client_message_id):
+            return Turn.of(row)
+        sql = "SELECT * FROM turns WHERE thread_id = :thread ORDER BY id DESC LIMIT :limit"
+        recent = map(Turn.of, await tx.all(sql, thread=thread_id, limit=_RECENT))
+        return next(
+            (t for t in recent if t.payload.get("client_message_id") == client_message_id), None
+        )
 
 
 async def _accepted_before(

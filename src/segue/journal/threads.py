@@ -41,9 +41,10 @@ class Threads(Part):
         user_id: str,
         now: datetime,
         settings: Mapping[str, Any] | None = None,
+        only_new: bool = False,
     ) -> Thread:
         """Begin a conversation. Again with the same agent and user: the thread as it is;
-        with others: `ConflictError`.
+        with others, or if it must be new: `ConflictError`.
         """
         new = insertion(
             "threads",
@@ -64,6 +65,8 @@ class Threads(Part):
         if not thread.changed_position:  # new: listeners of its user are told
             first = next_snowflake(thread.feed_position, millis_of(aware(now)), 0)
             return Thread.of(await tx.change("threads", thread_id, changed_position=first))
+        if only_new:
+            raise ConflictError(f"Thread {thread_id!r:.60} already exists.")
         return await thread_of(tx, thread_id)
 
     @single_read

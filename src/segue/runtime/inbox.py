@@ -89,10 +89,18 @@ class Inbox:
         await self._wake(accepted.turn)
         return accepted
 
-    async def answer(self, turn_id: int, answer: Any) -> Turn:
+    async def answer(
+        self, turn_id: int, answer: Any, *, client_message_id: str | None = None
+    ) -> Turn:
         """Answer the question that a turn waits with."""
         deps = self._deps
-        turn = await deps.journal.inbox.answer(turn_id, answer, ids=deps.ids, now=deps.clock.now())
+        turn = await deps.journal.inbox.answer(
+            turn_id,
+            answer,
+            ids=deps.ids,
+            now=deps.clock.now(),
+            client_message_id=client_message_id,
+        )
         await self._turns.recheck(turn.thread_id)
         await self._wake(turn)
         return turn

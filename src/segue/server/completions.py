@@ -192,10 +192,13 @@ def _name_by_key(headers: Mapping[str, str]) -> str | None:
 
 async def _send(request: Request, segue: Segue, thread: Thread, content: Any) -> Turn:
     """Store the message, or answer the question that the agent asked in words; the turn replies."""
+    key = request.headers.get(_KEY_HEADER)
+    if key and (sent := await segue.find_sent(thread, key)):
+        return sent  # a repeated request neither answers nor says anything
     question = await find_question(segue, thread) if isinstance(content, str) else None
     if question is not None and len((question.ending or {}).get("questions", ())) == 1:
-        return await segue.answer(question, content)
-    new = message_in(content, request.headers.get(_KEY_HEADER))
+        return await segue.answer(question, content, client_message_id=key)
+    new = message_in(content, key)
     return (await accept_message(request, thread, new)).turn
 
 

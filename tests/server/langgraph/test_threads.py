@@ -23,6 +23,18 @@ pytestmark = pytest.mark.anyio
 OWN_ID = "5d3f2b6e-1c1a-4b6f-9a53-0e8a5a7c1d11"
 
 
+async def test_of_requests_for_one_id_at_once_one_creates_the_thread(stage: Stage) -> None:
+    """The others hear that it exists, as they would a moment later."""
+    async with wired(stage) as (_, _, client):
+        made = await asyncio.gather(
+            *(client.threads.create(thread_id=OWN_ID) for _ in range(8)), return_exceptions=True
+        )
+        refused = [each for each in made if isinstance(each, ConflictError)]
+        assert len(refused) == 7
+        [thread] = [each for each in made if isinstance(each, dict)]
+        assert thread["thread_id"] == OWN_ID
+
+
 async def test_a_thread_keeps_the_notes_of_its_client(stage: Stage) -> None:
     """With an id of the client's choice; changed, searched by, counted, and gone with it."""
     async with wired(stage, models={"guide": lines(then="Hi.")}) as (world, site, client):

@@ -276,8 +276,12 @@ async def create_thread(
     agent: str,
     thread_id: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    *,
+    only_new: bool = False,
 ) -> Thread:
     """A new thread, also with an id of the client's choice; an id of another user is taken."""
     if thread_id is not None and not _UUID.fullmatch(thread_id):
         raise UsageError(f"thread_id is {thread_id!r:.60}; expected a UUID.")
-    return await segue.create_thread(caller.user_id, agent, thread_id=thread_id, settings=settings)
+    return await segue.create_thread(
+        caller.user_id, agent, thread_id=thread_id, settings=settings, only_new=only_new
+    )

@@ -97,9 +97,12 @@ async def create(segue: SegueDep, caller: CallerDep, new: ThreadIn | None = None
     agent = segue.get_agent(named if isinstance(named, str) else None).id
     settings = metadata_settings(_notes(metadata))
     thread = None if new.thread_id is None else await _find(segue, caller, new.thread_id)
-    if thread is None:
-        thread = await create_thread(segue, caller, agent, new.thread_id, settings)
-    elif new.if_exists != "do_nothing":
+    only_new = new.if_exists != "do_nothing"
+    if thread is None:  # another request may create it just now
+        thread = await create_thread(
+            segue, caller, agent, new.thread_id, settings, only_new=only_new
+        )
+    elif only_new:
         raise ConflictError(f"Thread {new.thread_id!r:.60} already exists.")
     return await respond(await thread_json(segue, thread))
 

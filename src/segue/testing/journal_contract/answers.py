@@ -207,3 +207,15 @@ async def test_the_queue_is_listed_in_its_order(journal: Journal, chat: Chat) ->
     assert (taken.owner, taken.wake_at) == ("worker-a", lease.until)
     assert [each.owner for each in found if each is not taken] == [None]
     assert len(await journal.turns.list_live(limit=1)) == 1
+
+
+async def test_what_was_sent_is_found_by_its_id(chat: Chat) -> None:
+    """The turn of a message, or of an answer, by the client's id for it; in its own thread only."""
+    asked = await chat.ask_back()
+    answered = await chat.answer(asked.id, "yes", client_message_id="a-1")
+    await chat.finish(await chat.take_turn(), booked(f"call {asked.id}"), AIMessage("Done."))
+    said = await chat.say(client_message_id="m-1")
+    find = chat.journal.inbox.find_sent
+    found = [await find(chat.thread_id, name) for name in ("a-1", "m-1", "m-2")]
+    assert [turn and turn.id for turn in found] == [answered.id, said.turn.id, None]
+    assert await find("another", "m-1") is None

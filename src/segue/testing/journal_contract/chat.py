@@ -209,8 +209,8 @@ class Chat:
         await self.finish(lease, AIMessage(question, tool_calls=[call]), is_waiting=True)
         return await self.journal.turns.get(lease.turn.id)
 
-    async def answer(self, turn_id: int, answer: Any) -> Turn:
-        return await self.journal.inbox.answer(turn_id, answer, ids=self.ids, now=self.now)
+    async def answer(self, turn_id: int, answer: Any, **given: Any) -> Turn:
+        return await self.journal.inbox.answer(turn_id, answer, ids=self.ids, now=self.now, **given)
 
     async def summarise(self, text: str, batches: Sequence[int], **given: Any) -> Summary:
         return await self.journal.summaries.save(
