@@ -316,7 +316,7 @@ async def big_messages(server: Server) -> str:
 async def reading_big_messages(server: Server) -> str:
     """Six at once: the newest page, a search and the whole thread, twice each."""
     async with server.client() as client:
-        threads = (await client.get("/api/threads")).raise_for_status().json()["threads"]
+        threads = (await client.get("/api/threads")).raise_for_status().json()["items"]
         path = f"/api/threads/{threads[0]['id']}"
         wanted = [f"{path}/history", "/api/search?q=pdf", f"{path}/events?since=0"]
         sizes = await asyncio.gather(*(_size_of(client, each) for each in 2 * wanted))
@@ -342,7 +342,7 @@ async def some_history(server: Server) -> str:
 
 async def deaf_listeners(server: Server) -> str:
     async with server.client() as client:
-        thread = (await client.get("/api/threads")).raise_for_status().json()["threads"][0]["id"]
+        thread = (await client.get("/api/threads")).raise_for_status().json()["items"][0]["id"]
     with ExitStack() as stack:
         before = server.open_sockets()
         for _ in range(40):
