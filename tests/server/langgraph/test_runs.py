@@ -12,7 +12,7 @@ from langgraph_sdk.errors import ConflictError, UnprocessableEntityError
 
 from segue.events import OutsideEvent
 from segue.simulate.world import Stage, plain_agent, with_graph
-from tests.runtime.scenes import Held, Paced, lines, listeners_of
+from tests.runtime.scenes import Held, Paced, lines
 from tests.server.clients import PATIENCE
 from tests.server.langgraph.scenes import (
     ASSISTANT,
@@ -62,19 +62,18 @@ async def test_a_run_streams_its_values_and_its_words(stage: Stage) -> None:
 
 async def test_every_mode_tells_the_reply(sqlite_stage: Stage) -> None:
     """As pieces, as the message so far, as an update, and as an event of a model."""
-    held = Held("Oslo, I think.")
-    async with wired(sqlite_stage, models={"guide": lines(held)}) as (world, _site, client):
+    model = Paced(script=lambda _: "Oslo, I think.")
+    async with wired(sqlite_stage, models={"guide": model}) as (_, _site, client):
         thread = (await client.threads.create())["thread_id"]
         modes: list[Any] = ["messages", "updates", "events", "custom"]
         stream = client.runs.stream(thread, ASSISTANT, input=said("Where?"), stream_mode=modes)
-        reading = asyncio.create_task(parts_of(stream))
-        while not listeners_of(world.segue, thread):  # noqa: ASYNC110 - a reply is heard whole later
-            await asyncio.sleep(0.01)
-        held.go.set()
-        parts = await reading
         told: dict[str, list[Any]] = {}
-        for part in parts:
-            told.setdefault(part.event, []).append(part.data)
+        model.let(2)
+        async with asyncio.timeout(PATIENCE):
+            async for part in stream:
+                told.setdefault(part.event, []).append(part.data)
+                if part.event == "messages/partial":  # who comes after the reply hears it whole
+                    model.finish()
         assert told["messages/partial"][-1][0]["content"] == "Oslo, I think."
         [[whole]] = told["messages/complete"]
         assert (whole["type"], whole["content"]) == ("ai", "Oslo, I think.")
