@@ -237,5 +237,7 @@ async def test_outcomes_fit_on_every_screen(browser: Browser, site: Served) -> N
             await tab.page.goto(f"{site.address}/outcomes")
             table = tab.page.get_by_role("group", name="The numbers")
             await table.wait_for()
-            room = await table.evaluate("each => [each.scrollWidth, each.clientWidth]")
-            assert room[0] <= room[1], width
+            await expect(tab.page.get_by_text("still open").first).to_be_visible()
+            for place in (table, *await tab.page.locator("figure").all()):
+                room = await place.evaluate("each => [each.scrollWidth, each.clientWidth]")
+                assert room[0] <= room[1], width

@@ -56,7 +56,7 @@ export function sentence(rows, arms) {
 /** Why there is nothing to draw. @param {Row[]} rows */
 export const unknown = (rows) =>
   COUNTS.map((name) => [name, sum(rows, name)]).filter(([, count]) => count)
-    .map(([name, count]) => (name === "pending" ? "still open" : `${count} ${plain(`${name}`)}`)).join(", ") || "none sent";
+    .map(([name, count]) => `${count} ${name === "pending" ? "still open" : plain(`${name}`)}`).join(", ") || "none sent";
 
 /** @param {Row[]} rows */
 export function csv(rows) {

@@ -32,7 +32,7 @@ export class SegueOutcomes extends SegueView {
       h1 { flex: 1; margin: 0; }
       .sentence { font-size: 24px; line-height: 34px; max-width: 34ch; margin: 0 0 32px; text-wrap: balance; }
       .multiples { display: grid; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 24px; }
-      figure { margin: 0; } figcaption { font-weight: 600; font-size: 13px; margin-bottom: 4px; }
+      figure { margin: 0; } figcaption { font-weight: 600; font-size: 13px; margin-bottom: 4px; } figure p { margin: 0; font-size: 13px; }
       svg { width: 100%; max-width: 256px; height: auto; overflow: visible; }
       text { fill: var(--dim); font-size: 11px; } text.value { fill: var(--text); font-size: 13px; font-weight: 600; paint-order: stroke; stroke: var(--ground); stroke-width: 5px; }
       .axis { stroke: var(--line); } .interval { stroke: var(--accent); stroke-width: 2; opacity: .45; } .dot { fill: var(--accent); }
@@ -113,9 +113,9 @@ export class SegueOutcomes extends SegueView {
         ${known.map((point) => svg`<line class="interval" x1=${point.x} x2=${point.x} y1=${y(point.low)} y2=${y(point.high)} />`)}
         <path class="path" d=${known.map((point, index) => `${index ? "L" : "M"}${point.x} ${y(point.value)}`).join("") || nothing}></path>
         ${known.map((point) => svg`<circle class="dot" cx=${point.x} cy=${y(point.value)} r="3"><title>${percent(point.value)} of ${point.cases}</title></circle>`)}
-        ${last ? svg`<text class="value" x=${last.x + 8} y=${y(last.value) + 4}>${percent(last.value)}</text>` : !points.length ? nothing : svg`<text class="none" x="48" y=${y(0.75) + 4}>${unknown((this.rows ?? []).filter((row) => row.agent === agent && row.trigger === trigger))}</text>`}
+        ${last ? svg`<text class="value" x=${last.x + 8} y=${y(last.value) + 4}>${percent(last.value)}</text>` : nothing}
         <text x="40" y=${HEIGHT - 4}>8 ${this.days === 1 ? "days" : this.days === 7 ? "weeks" : "months"} ago</text><text x=${WIDTH - 60} y=${HEIGHT - 4} text-anchor="end">now</text>
-      </svg></figure>`;
+      </svg>${last || !points.length ? nothing : html`<p class="dim">${unknown((this.rows ?? []).filter((row) => row.agent === agent && row.trigger === trigger))}</p>`}</figure>`;
   }
 
   /** @param {Row[]} rows */
