@@ -89,6 +89,8 @@ TAKEN = [
 NOT_TAKEN = [
     ("I'd like you to remind me tomorrow at 9.", "I do not do reminders."),
     ("remind me tomorrow at 9 to call mum", "How about 10?"),
+    ("remind me tomorrow at 9 to call mum", "Please confirm a reminder at 9:00 about your mum."),
+    ("Erinnere mich morgen um 9 Uhr an Mama", "Bitte bestätigen Sie den Termin um 9 Uhr."),
     ("remind me tomorrow at 9 to call mum", "Mornings are busy, 10:00 suits her better."),
     ("remind me tomorrow to call mum", "Calling your mum is a lovely idea."),
     ("Erinnere mich morgen um 9 Uhr an Mama", "Ich setze keine Erinnerungen."),
