@@ -86,6 +86,26 @@ async def test_a_share_is_of_follow_ups_whose_time_is_over(browser: Browser, sit
         assert "25 % of 4 follow-ups" in await tab.page.evaluate(say, over)
 
 
+async def test_variants_are_compared_only_if_it_is_sure(browser: Browser, site: Served) -> None:
+    """With no follow-up at all first, then with each other; intervals that overlap say nothing."""
+    say = """async ([shares, arms]) => {
+      const { rate, sentence } = await import("./web/outcomes.js");
+      const rows = Object.entries(shares).map(([variant, [hits, cases]]) =>
+        ({ agent: "ada", trigger: "check_in", variant, reply_rate: rate(hits, cases) }));
+      const named = { agent: "ada", trigger: "check_in", variant: "warm" };
+      return sentence(rows, arms.map(([wrote, low]) => ({
+        ...named, wrote: { value: wrote }, difference: { value: low + 0.1, low, high: low + 0.2 },
+      })));
+    }"""
+    async with tab_of(browser, site) as tab:
+        sure, unsure = {"warm": [90, 100], "dry": [10, 100]}, {"warm": [2, 3], "dry": [1, 3]}
+        helps = await tab.page.evaluate(say, [sure, [[0.3, -0.1], [0.6, 0.05]]])
+        assert helps.startswith("“warm” (check in) helps: users wrote after 60 % of the")
+        compared = await tab.page.evaluate(say, [sure, [[0.3, -0.1]]])
+        assert "answered more often than “dry”: 90 % against 10 %" in compared
+        assert (await tab.page.evaluate(say, [unsure, []])).startswith("50 % of 6 follow-ups were")
+
+
 async def test_what_arrives_does_not_move_the_focus(browser: Browser, site: Served) -> None:
     """A keyboard user stays where they are when an agent writes."""
     async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:

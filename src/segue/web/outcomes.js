@@ -3,10 +3,28 @@
 import { plain } from "./words.js";
 
 /** @typedef {{cases: number, value: number, low: number, high: number}} Rate */
-/** @typedef {{agent: string, trigger: string | null, variant: string | null, total: number, replied: number, ignored: number, pending: number, stopped: number, suppressed: number, withheld: number, held_out: number, failed: number, suppressed_by: Record<string, number>, reply_rate: Rate | null, median_latency_seconds: number | null}} Row */
-/** @typedef {{agent: string, trigger: string | null, variant: string | null, wrote: Rate, difference: {value: number, low: number, high: number} | null}} Arm */
+/** @typedef {{value: number, low: number, high: number}} Difference */
+/**
+ * What became of the follow-ups of one trigger and variant of an agent.
+ * @typedef {{
+ *   agent: string, trigger: string | null, variant: string | null,
+ *   total: number, replied: number, ignored: number, pending: number, stopped: number,
+ *   suppressed: number, withheld: number, held_out: number, failed: number,
+ *   suppressed_by: Record<string, number>,
+ *   reply_rate: Rate | null, median_latency_seconds: number | null,
+ * }} Row
+ */
+/**
+ * One variant against no follow-up at all.
+ * @typedef {{
+ *   agent: string, trigger: string | null, variant: string | null,
+ *   wrote: Rate, difference: Difference | null,
+ * }} Arm
+ */
 
-export const COUNTS = /** @type {const} */ (["replied", "ignored", "pending", "stopped", "suppressed", "withheld", "held_out", "failed"]);
+export const COUNTS = /** @type {const} */ ([
+  "replied", "ignored", "pending", "stopped", "suppressed", "withheld", "held_out", "failed",
+]);
 
 /** @param {number} share */
 export const percent = (share) => `${Math.round(share * 100)} %`;
@@ -29,28 +47,45 @@ export const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0)
 /** The rate of several rows together, of follow-ups whose time to be answered is over. @param {Row[]} rows */
 export function pooled(rows) {
   const known = rows.flatMap((row) => row.reply_rate ?? []);
-  return rate(Math.round(known.reduce((all, each) => all + each.value * each.cases, 0)), known.reduce((all, each) => all + each.cases, 0));
+  const cases = known.reduce((all, each) => all + each.cases, 0);
+  const hits = known.reduce((all, each) => all + each.value * each.cases, 0);
+  return rate(Math.round(hits), cases);
 }
 
 /** The one thing to know. @param {Row[]} rows @param {Arm[]} arms */
 export function sentence(rows, arms) {
-  const sure = arms.filter((arm) => arm.difference && arm.difference.low > 0);
-  const best = sure.sort((a, b) => b.wrote.value - a.wrote.value)[0];
-  if (best?.difference) {
-    return `“${best.variant}” (${nameOf(best.trigger)}) helps: users wrote after ${percent(best.wrote.value)} of the moments, ${Math.round(best.difference.value * 100)} points more than without a follow-up (95 % sure: ${Math.round(best.difference.low * 100)} to ${Math.round(best.difference.high * 100)}).`;
-  }
-  for (const better of rows) {
-    const worse = rows.find((row) => row.agent === better.agent && row.trigger === better.trigger && better.reply_rate && row.reply_rate && better.reply_rate.low > row.reply_rate.high);
-    if (worse?.reply_rate && better.reply_rate) {
-      return `“${better.variant}” (${nameOf(better.trigger)}) is answered more often than “${worse.variant}”: ${percent(better.reply_rate.value)} against ${percent(worse.reply_rate.value)}.`;
-    }
-  }
+  const compared = helping(arms) ?? better(rows);
+  if (compared) return compared;
   const all = pooled(rows);
   if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % sure: ${percent(all.low)} to ${percent(all.high)}).`;
-  const waiting = sum(rows, "replied") + sum(rows, "ignored") + sum(rows, "pending");
-  if (waiting) return `${waiting === 1 ? "1 follow-up was" : `${waiting} follow-ups were`} sent; how many are answered is known when their time is over.`;
+  const were = (/** @type {number} */ count) => (count === 1 ? "1 follow-up was" : `${count} follow-ups were`);
+  const sent = sum(rows, "replied") + sum(rows, "ignored") + sum(rows, "pending");
+  if (sent) return `${were(sent)} sent; how many are answered is known when their time is over.`;
   const planned = sum(rows, "total");
-  return planned ? `${planned === 1 ? "1 follow-up was" : `${planned} follow-ups were`} planned, and none was sent.` : "No follow-up was sent yet.";
+  return planned ? `${were(planned)} planned, and none was sent.` : "No follow-up was sent yet.";
+}
+
+/** The best variant that surely makes users write more. @param {Arm[]} arms */
+function helping(arms) {
+  const sure = arms.filter((arm) => arm.difference && arm.difference.low > 0);
+  const best = sure.sort((a, b) => b.wrote.value - a.wrote.value)[0];
+  if (!best?.difference) return null;
+  const [more, low, high] = [best.difference.value, best.difference.low, best.difference.high].map((share) => Math.round(share * 100));
+  return `“${best.variant}” (${nameOf(best.trigger)}) helps: users wrote after ${percent(best.wrote.value)} of the moments, `
+    + `${more} points more than without a follow-up (95 % sure: ${low} to ${high}).`;
+}
+
+/** A variant that is surely answered more often than another of its trigger. @param {Row[]} rows */
+function better(rows) {
+  for (const { agent, trigger, variant, reply_rate: own } of rows) {
+    const worse = rows.find((row) =>
+      row.agent === agent && row.trigger === trigger && own && row.reply_rate && own.low > row.reply_rate.high);
+    if (own && worse?.reply_rate) {
+      return `“${variant}” (${nameOf(trigger)}) is answered more often than “${worse.variant}”: `
+        + `${percent(own.value)} against ${percent(worse.reply_rate.value)}.`;
+    }
+  }
+  return null;
 }
 
 /** Why there is nothing to draw. @param {Row[]} rows */
