@@ -216,7 +216,8 @@ export class SegueApp extends SegueElement {
   /** @param {KeyboardEvent} event */
   #key(event) {
     const isCommand = event.metaKey || event.ctrlKey;
-    const isWriting = event.composedPath()[0] instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(/** @type {HTMLElement} */ (event.composedPath()[0]).tagName);
+    const [target] = event.composedPath();
+    const isWriting = target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
     if (isCommand && event.key === "k") this.#search();
     else if (isCommand && event.key === "j") this.#nextUnread();
     else if (event.key === "?" && !isWriting) this.renderRoot.querySelector("dialog")?.showModal();

@@ -68,7 +68,9 @@ export async function isSubscribed(client) {
 
 /** After a click. @param {SegueClient} client */
 export async function subscribe(client) {
-  if ((await allow()) !== "granted") throw new Error("This browser does not let this page notify you. Allow it in the settings of the browser, then try again.");
+  if ((await allow()) !== "granted") {
+    throw new Error("This browser does not let this page notify you. Allow it in its settings, then try again.");
+  }
   const worker = await navigator.serviceWorker.ready;
   await (await subscription())?.unsubscribe(); // one of another key cannot be changed
   const { key } = await client.getPushKey();

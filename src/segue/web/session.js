@@ -174,10 +174,15 @@ export class Session extends EventTarget {
     const isAhead = (/** @type {string | null | undefined} */ time) => time && new Date(time).getTime() > Date.now();
     const here = (/** @type {object} */ back) => async () => this.keep(await this.client.updateThread(thread.id, back));
     const anywhere = (/** @type {object} */ back) => () => this.setPreferences(back);
-    if (mine.opted_out || mine.muted) return { text: "Agents no longer write to you first.", undo: anywhere({ opted_out: null, muted: null }) };
-    if (own.opted_out || own.muted) return { text: `${name} does not write first here.`, undo: here({ muted: null, opted_out: null }) };
-    if (isAhead(mine.snoozed_until)) return { text: `No agent writes first before ${moment(mine.snoozed_until ?? "")}.`, undo: anywhere({ snoozed_until: null }) };
-    if (isAhead(own.snoozed_until)) return { text: `${name} does not write first before ${moment(own.snoozed_until ?? "")}.`, undo: here({ snoozed_until: null }) };
+    const [stop, snooze] = [{ muted: null, opted_out: null }, { snoozed_until: null }];
+    if (mine.opted_out || mine.muted) return { text: "Agents no longer write to you first.", undo: anywhere(stop) };
+    if (own.opted_out || own.muted) return { text: `${name} does not write first here.`, undo: here(stop) };
+    if (isAhead(mine.snoozed_until)) {
+      return { text: `No agent writes first before ${moment(mine.snoozed_until ?? "")}.`, undo: anywhere(snooze) };
+    }
+    if (isAhead(own.snoozed_until)) {
+      return { text: `${name} does not write first before ${moment(own.snoozed_until ?? "")}.`, undo: here(snooze) };
+    }
     return null;
   }
 

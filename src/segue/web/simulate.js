@@ -2,7 +2,12 @@
 
 import { plain } from "./words.js";
 
-/** @typedef {{at: string, kind: string, who: string, what: string, why: string, trigger: string | null, gate: string | null, until: string | null}} Entry */
+/**
+ * @typedef {{
+ *   at: string, kind: string, who: string, what: string, why: string,
+ *   trigger: string | null, gate: string | null, until: string | null,
+ * }} Entry
+ */
 /** @typedef {{start: string, end: string} | "none"} Hours */
 /** @typedef {{policy: any, quiet_hours: Hours, entries: Entry[], totals: any}} Run */
 /** @typedef {{title: string, start: string, end: string, time_zone: string, runs: Run[], difference: string[]}} Simulation */
@@ -102,7 +107,7 @@ export function sayEntry(entry) {
   const why = entry.why ? ` ${entry.why}` : "";
   switch (entry.kind) {
     // Of the past it is known that something would be sent, but not its words.
-    case "follow_up": return entry.what ? `${when}, ${plain(entry.trigger)}: “${entry.what}”${why}` : `${when}, ${plain(entry.trigger)} would be sent.${why}`;
+    case "follow_up": return `${when}, ${plain(entry.trigger)}${entry.what ? `: “${entry.what}”` : " would be sent."}${why}`;
     case "postponed": return `${when}, ${plain(entry.trigger)} waits${until}${cause}.${why}`;
     case "not_sent": return `${when}, ${plain(entry.trigger) || "a follow-up"} is not sent${cause}.${why}`;
     case "pending": return `${when}, ${plain(entry.trigger)} is still planned.${why}`;

@@ -1,7 +1,14 @@
 /** A thread's batches as bars on a time line: what is computed of it, without drawing. */
 
-/** @typedef {{id: string, type: string, state: string, reasons: string[], began_at: string, messages: any[], turns: any[], nested: Batch[]}} Batch */
-/** @typedef {{batch: Batch, from: number, to: number, parts: {from: number, to: number}[], parent: Bar | null, calls: {name: string, from: number, to: number, row: number}[]}} Bar */
+/**
+ * @typedef {{
+ *   id: string, type: string, state: string, reasons: string[], began_at: string,
+ *   messages: any[], turns: any[], nested: Batch[],
+ * }} Batch
+ */
+/** @typedef {{from: number, to: number}} Part */
+/** @typedef {Part & {name: string, row: number}} Call */
+/** @typedef {Part & {batch: Batch, parts: Part[], parent: Bar | null, calls: Call[]}} Bar */
 
 /** The lanes from the top, and what they are called. */
 export const LANES = /** @type {const} */ ([

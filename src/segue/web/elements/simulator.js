@@ -109,7 +109,8 @@ export class SegueSimulator extends SegueView {
     this.story = /** @type {HTMLSelectElement} */ (event.target).value;
     this.#clear();
     const thread = this.threads.find((each) => `thread ${each.id}` === this.story);
-    if (thread && thread.agent_id !== this.agent && this.options.agents.some((/** @type {any} */ each) => each.id === thread.agent_id)) this.#choose(thread.agent_id);
+    const isKnown = (/** @type {string} */ id) => this.options.agents.some((/** @type {any} */ each) => each.id === id);
+    if (thread && thread.agent_id !== this.agent && isKnown(thread.agent_id)) this.#choose(thread.agent_id);
   }
 
   /** @param {Event} [event] */
