@@ -42,7 +42,7 @@ settings.register_profile("thorough", deadline=None, max_examples=10_000)
 settings.register_profile("quick", settings.get_profile("default"), max_examples=25)
 
 # Far above what any test takes, so that only one that hangs is ended by it.
-_TEST_SECONDS = float(os.environ.get("SEGUE_TEST_SECONDS", "240"))
+_TEST_SECONDS = float(os.environ.get("SEGUE_TEST_SECONDS", "400"))
 
 # Processes share the tests file by file. Those that take longest go first, so that none is left
 # with one of them while the others have nothing more to do.

@@ -47,7 +47,7 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 # Milliseconds; it only ends a wait that hangs, and a busy machine may take long.
-PATIENCE = 90_000.0
+PATIENCE = 150_000.0
 expect.set_options(timeout=PATIENCE)
 # The id of the conversation that is drawn; the element knows of the next one a frame before.
 SHOWN = """(document.querySelector("segue-app")?.shadowRoot
