@@ -87,10 +87,14 @@ async def test_every_mode_tells_the_reply(sqlite_stage: Stage) -> None:
 
 
 async def test_what_a_graph_reports_is_told_as_custom(sqlite_stage: Stage) -> None:
-    """What a node writes to its stream arrives, and only during its own run."""
+    """What a node writes to its stream arrives, in order; who comes later does not hear it."""
+    is_heard = asyncio.Event()
 
-    def work(state: MessagesState) -> dict[str, Any]:
+    async def work(state: MessagesState) -> dict[str, Any]:
         del state
+        while not is_heard.is_set():
+            get_stream_writer()({"done": 0})
+            await asyncio.sleep(0.01)
         get_stream_writer()({"done": 0.5})
         return {"messages": [AIMessage("Done.")]}
 
@@ -98,11 +102,15 @@ async def test_what_a_graph_reports_is_told_as_custom(sqlite_stage: Stage) -> No
     builder.add_node("work", work)
     builder.add_edge(START, "work")
     agent = with_graph(plain_agent(), builder.compile())
-    async with wired(sqlite_stage, agent) as (_, _site, client):
+    told: list[Any] = []
+    async with wired(sqlite_stage, agent) as (_, _site, client), asyncio.timeout(PATIENCE):
         thread = (await client.threads.create())["thread_id"]
         stream = client.runs.stream(thread, ASSISTANT, input=said("Go."), stream_mode="custom")
-        parts = await parts_of(stream)
-        assert [part.data for part in parts if part.event == "custom"] == [{"done": 0.5}]
+        async for part in stream:
+            if part.event == "custom":
+                told.append(part.data["done"])
+                is_heard.set()
+    assert told == [0] * (len(told) - 1) + [0.5]
 
 
 async def test_a_run_is_created_found_joined_and_listed(stage: Stage) -> None:
