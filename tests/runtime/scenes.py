@@ -111,13 +111,13 @@ def echo(messages: list[BaseMessage]) -> str:
 class Held:
     """A line of a script that is not spoken before the test says so."""
 
-    def __init__(self, text: str = "Here I am.") -> None:
+    def __init__(self, text: Any = "Here I am.") -> None:
         self.asked = asyncio.Event()
         self.go = asyncio.Event()
         self.is_stopped = False
         self._text = text
 
-    async def __call__(self, messages: list[BaseMessage]) -> str:
+    async def __call__(self, messages: list[BaseMessage]) -> Any:
         del messages
         self.asked.set()
         try:

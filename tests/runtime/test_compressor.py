@@ -150,7 +150,7 @@ async def test_two_at_once_on_one_thread_ask_once() -> None:
     class Slow(Faithful):
         async def summarise(self, earlier: str, retold: str, max_tokens: int) -> str:
             await super().summarise(earlier, retold, max_tokens)
-            return await held([])
+            return str(await held([]))
 
     summariser = Slow()
     async with conversation(talked(14)) as (journal, thread):

@@ -21,7 +21,7 @@ from segue.server.auth import new_key
 from segue.server.settings import ServerSettings
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, plain_agent, with_graph
-from tests.runtime.scenes import Held, calling, echo, lines
+from tests.runtime.scenes import Held, calling, echo, lines, listeners_of
 from tests.server.clients import PATIENCE, Site, as_user, site_of
 from tests.stories.scenes import PATIENCE as SILENCE
 from tests.stories.scenes import eager_agent
@@ -117,12 +117,20 @@ async def test_a_run_is_the_reply(stage: Stage) -> None:
 
 async def test_a_tool_is_told_without_its_arguments(sqlite_stage: Stage) -> None:
     """Its name, and that it is over; a client must not take it for a call of its own."""
-    asked = calling("no_such_tool", word="xyzzy")
+    asked, done = Held(calling("no_such_tool", word="xyzzy")), Held("Done.")
     async with (
-        sqlite_stage.world(models={"guide": lines(asked, "Done.")}) as world,
+        sqlite_stage.world(models={"guide": lines(asked, done)}) as world,
         site_of(world.segue) as site,
+        site.http.stream("POST", RUN, json=body(user("Go."))) as response,
     ):
-        events = await run(site, body(user("Go.")))
+        stream = Stream(response.aiter_lines())
+        [thread] = (await site.get("/api/threads"))["items"]
+        while not listeners_of(world.segue, thread["id"]):  # noqa: ASYNC110 - tools are heard live
+            await asyncio.sleep(0.01)
+        asked.go.set()
+        events = await stream.until("TOOL_CALL_RESULT")
+        done.go.set()
+        events += await stream.until("RUN_FINISHED")
         calls = [event for event in events if event["type"].startswith("TOOL_CALL")]
         assert kinds(calls) == ["TOOL_CALL_START", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
         assert calls[0]["toolCallName"] == "no_such_tool"
