@@ -7,18 +7,24 @@ READY := $(VENV)/.ready
 # Processes that share the tests: one more than cores, since servers and timers are waited for.
 WORKERS ?= 3
 
+# On a machine shared with other work, a test can fail for want of time alone. So in continuous
+# integration what failed beside others runs once more, alone; pytest's 1 says that tests failed,
+# and nothing else did.
+AGAIN := || { test $$? = 1 && test "$$CI" = true && echo "Once more, alone, what failed:" \
+	&& $(BIN)/pytest --last-failed --last-failed-no-failures=none; }
+
 # Without byte code on disk, every process that a test starts would compile its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: vendor types mypy contracts clients test test-long test-local mutate serve chaos check format docs bench attack evals lock clean
 
 test: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not local and not long" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not local and not long" $(ARGS) $(AGAIN)
 
 # What the fast lane leaves out: PostgreSQL twins, long storms, exhaustive orders, and hypothesis
 # tests with all examples.
 test-long: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "(long or fuzz) and not local" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "(long or fuzz) and not local" $(ARGS) $(AGAIN)
 
 # Takes each guarantee of tests/mutations.toml out of a copy, and runs the tests that must notice;
 # `make mutate ARGS="gate"` takes those with a word in their name. An interrupted run goes on.
