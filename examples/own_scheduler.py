@@ -1,7 +1,7 @@
-"""Follow-ups on a scheduler of your own: no journal and no workers, only Segue's plain functions.
+"""Follow-ups on your own scheduler: no journal and no workers, only Segue's plain functions.
 
-The agent is LangChain's `create_agent` on a checkpointer of its own, and asyncio is the scheduler.
-With another scheduler, store what `_arm` gets: the trigger, the time and the epoch.
+The agent is LangChain's `create_agent` with its own checkpointer, and asyncio is the scheduler.
+With another scheduler, store the arguments of `_arm`: the trigger, the time and the epoch.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from segue.middleware import BatchHistory
 from segue.testing.world import ScriptedChatModel
 
 SECOND = timedelta(seconds=1)
-# Hours, outside of a demo.
+# For this demo; use hours in production.
 DELAYS = Delays(question_unanswered=SECOND, waiting_for_decision=SECOND, check_in=SECOND)
 POLICY = Policy(min_delay=SECOND, cooldown=timedelta(), max_consecutive=1, quiet_hours=None)
 THREAD: Any = {"configurable": {"thread_id": "sam"}}
 
 
 class Companion:
-    """One conversation: what the gates need to know of it, and its timers."""
+    """One conversation: the facts that the gates need, and its timers."""
 
     def __init__(self, agent: Any) -> None:
         self.agent = agent
@@ -102,7 +102,7 @@ async def main() -> None:
     )
     companion = Companion(agent)
     await companion.hear("I want to learn the guitar.")
-    await asyncio.sleep(5)  # Sam says nothing: one follow-up comes, and no second
+    await asyncio.sleep(5)  # Sam is silent: one follow-up comes, and no second one
     await companion.hear("Please stop writing to me.")
     monday = datetime(2027, 1, 18, 7, tzinfo=UTC)
     reminder = parse_schedule(every="FREQ=WEEKLY;BYHOUR=9", now=monday, zone="Europe/Berlin")

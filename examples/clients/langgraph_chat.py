@@ -1,4 +1,4 @@
-"""One message to an agent, then all that it says: `pip install langgraph-sdk==0.4.14`.
+"""Sends one message to an agent and prints all replies: `pip install langgraph-sdk==0.4.14`.
 
     segue serve
     python examples/clients/langgraph_chat.py "Which chords first?"
@@ -19,7 +19,7 @@ KEY = os.environ.get("SEGUE_KEY")
 
 
 async def listen(client: LangGraphClient, thread_id: str) -> None:
-    """Print what every run of the thread says; a lost connection is resumed where it ended."""
+    """Print the text of every run of the thread; a lost connection is resumed where it ended."""
     last = "-1"  # from the beginning
     while True:
         try:

@@ -1,4 +1,4 @@
-/** CopilotKit's chat, and what it needs to show what the agent writes first. */
+/** CopilotKit's chat, with the code that follow-ups need. */
 import { CopilotChat, CopilotKitProvider, HttpAgent, useAgent } from "@copilotkit/react-core/v2";
 import "@copilotkit/react-core/v2/styles.css";
 import { useEffect } from "react";
@@ -11,7 +11,7 @@ const threadId = address.get("thread") ?? crypto.randomUUID();
 address.set("thread", threadId);
 history.replaceState(null, "", `?${address}`); // a reload opens the same conversation
 
-/** CopilotKit listens only to runs that it began. Segue's connection has all of them. */
+/** CopilotKit listens only to runs that it started. Segue's `connect` has all of them. */
 function useEveryRun() {
   const { agent } = useAgent();
   useEffect(() => {

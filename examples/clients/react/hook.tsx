@@ -1,4 +1,4 @@
-/** A chat with the older hook of `@langchain/langgraph-sdk/react`, and what it needs for follow-ups. */
+/** A chat with the older hook of `@langchain/langgraph-sdk/react`, with the code that follow-ups need. */
 import { Client, type Message } from "@langchain/langgraph-sdk";
 import { useStream } from "@langchain/langgraph-sdk/react";
 import { useEffect, useRef } from "react";
@@ -18,7 +18,7 @@ function Chat() {
     onCreated: (run) => own.current.add(run.run_id),
   });
 
-  // The hook listens only to runs that it began. The stream of the thread has all of them.
+  // The hook listens only to runs that it started. The stream of the thread has all of them.
   const join = useRef(stream.joinStream);
   join.current = stream.joinStream;
   useEffect(() => {

@@ -1,10 +1,10 @@
-/** A chat with `@langchain/react`: what the agent writes first appears by itself. */
+/** A chat with `@langchain/react`: follow-ups appear by themselves. */
 import { useStream } from "@langchain/react";
 import { createRoot } from "react-dom/client";
 import { Conversation, apiUrl, assistantId, useThreadId } from "./page";
 
-// Asks the server to keep quiet conversations open, so that a page which has only opened one hears
-// a follow-up, too. It stands outside of the component: other headers mean another client.
+// With this header the hook also listens to a conversation that the page has only opened, and shows
+// its follow-ups. Outside of the component, because a new object would create a new client.
 const defaultHeaders = { "segue-live": "true" };
 
 function Chat() {
