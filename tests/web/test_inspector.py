@@ -59,7 +59,7 @@ async def look(made: Gallery, tab: Tab) -> None:
 
 def lane(tab: Tab, kind: str) -> Locator:
     """The bars of a kind of batch."""
-    return tab.page.get_by_role("group", name="Time line").get_by_role("link", name=kind)
+    return tab.page.get_by_role("group", name="Timeline").get_by_role("link", name=kind)
 
 
 async def test_a_batch_that_goes_on_later_is_hatched_and_then_drawn_in_parts(
@@ -133,7 +133,7 @@ async def test_a_dead_letter_is_tried_again_from_the_page(browser: Browser, tmp_
             await tab.page.unroute("**/retry")
             receiver.answer = status(200)
             await panel.get_by_role("button", name="Try again").click()
-            await panel.get_by_text("Nothing was given up.").wait_for()
+            await panel.get_by_text("No failed deliveries.").wait_for()
             await expect(panel.get_by_role("alert")).to_have_count(0)
             await made.world.clock.settle()
             assert len(receiver.got) == 2

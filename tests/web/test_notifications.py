@@ -118,7 +118,7 @@ async def test_a_switch_subscribes_this_browser(browser: Browser, site: Served) 
         await page.reload()
         switch = page.get_by_role("checkbox", name="Notify this browser")
         await switch.check()
-        await page.get_by_text("This browser is notified.").wait_for(state="attached")
+        await page.get_by_text("Notifications are on in this browser.").wait_for(state="attached")
         assert await page.evaluate("window.given") == {
             "userVisibleOnly": True,
             "applicationServerKey": to_base64(key),
@@ -126,7 +126,7 @@ async def test_a_switch_subscribes_this_browser(browser: Browser, site: Served) 
         [stored] = await site.journal.push.list_of("me")
         assert stored.endpoint == "https://fcm.googleapis.com/fcm/send/7"
         await switch.uncheck()
-        await page.get_by_text("This browser is not notified any more.").wait_for(state="attached")
+        await page.get_by_text("Notifications are off in this browser.").wait_for(state="attached")
         assert await site.journal.push.list_of("me") == []
 
 

@@ -145,7 +145,7 @@ VIEWS: dict[str, View] = {
     "outcomes": outcomes,
     "search": search,
     "keys": keys,
-    "timeline": _inspector("Time line"),
+    "timeline": _inspector("Timeline"),
     "decisions": _inspector("Decisions"),
     "context": _inspector("Context"),
     "server": _inspector("Server"),
@@ -210,12 +210,12 @@ async def test_empty_locked_and_broken_views_fit_on_the_screen(
             await site.page.close()
             await tab.page.goto(f"{bare.address}/")
             await tab.begin()
-            await tab.page.get_by_text("Then be quiet for a while").wait_for()
+            await tab.page.get_by_text("Then wait a while").wait_for()
             await check_fits(tab, f"empty-chat-{screen}")
             await tab.say("Which chords first?")
             await tab.check_shows("Start with")
             await tab.page.get_by_role("button", name="Send").wait_for()
-    await tab.page.get_by_text("The server is away").wait_for()
+    await tab.page.get_by_text("The server does not respond").wait_for()
     await tab.say("Are you there?")
     await tab.page.get_by_text("Not sent:").wait_for()
     await check_fits(tab, f"away-{screen}")

@@ -120,7 +120,7 @@ async def test_preferences_show_the_newest_choice(browser: Browser, site: Served
     """An answer from before it does not take it back."""
     async with tab_of(browser, site) as tab:
         await tab.begin("Calm")
-        stopped = tab.page.get_by_text("They do not, and no reminder comes")
+        stopped = tab.page.get_by_text("Off: no follow-ups and no reminders.")
         async with late(tab.page, "**/api/me") as given:
             await tab.say("Hello.")
             await given.wait()
@@ -147,7 +147,7 @@ async def test_of_two_choices_none_is_taken_back(browser: Browser, site: Served)
         await expect(end).to_be_visible()
         await end.click()
         await allowed.check()
-        await page.get_by_text("Switched off when you tell an agent").wait_for()
+        await page.get_by_text("Also switched off when you tell an agent").wait_for()
         await expect(end).to_have_count(0)
 
 
@@ -249,7 +249,7 @@ async def test_a_conversation_that_was_not_read_is_read_when_the_server_is_back(
         await tab.page.reload()
         await tab.page.get_by_role("button", name="Try again").wait_for()
         await own.stop()
-        await tab.page.get_by_text("The server is away; reconnecting").wait_for()
+        await tab.page.get_by_text("Connection lost; reconnecting").wait_for()
         await tab.page.unroute("**/history*")
         await own.start()
         await tab.check_shows("You said: Hello.")

@@ -41,7 +41,7 @@ async def test_no_view_breaks_a_rule_of_accessibility(browser: Browser, site: Se
         await tab.page.get_by_role("button", name="why?").click()
         await tab.page.get_by_text("You had not answered").wait_for()
         await tab.page.get_by_role("button", name="Inspector").click()
-        for name in ("Time line", "Decisions", "Context", "Server"):
+        for name in ("Timeline", "Decisions", "Context", "Server"):
             await tab.page.get_by_role("tab", name=name).click()
             await check_accessible(tab, f"a conversation and the inspector's {name}")
         for view in VIEWS:
@@ -139,7 +139,7 @@ async def test_preferences_memories_and_reminders_are_kept(browser: Browser, sit
         await tab.page.get_by_role("button", name="Cancel: call mum").wait_for()
         assert [each.text for each in await site.segue.list_reminders("me")] == ["call mum"]
         await tab.page.get_by_role("button", name="Cancel: call mum").click()
-        await tab.page.get_by_text("No reminder waits.").wait_for()
+        await tab.page.get_by_text("No reminders yet.").wait_for()
         assert await site.segue.list_reminders("me") == []
 
 
@@ -244,7 +244,7 @@ async def test_an_operator_settles_a_batch_in_the_inspector(browser: Browser, si
         await tab.check_shows("Book a table.")
         await expect(tab.page.get_by_role("form", name="A question for you")).to_have_count(0)
         await tab.page.get_by_role("tab", name="Server").click()
-        await tab.page.get_by_text("Nothing was given up.").wait_for()
+        await tab.page.get_by_text("No failed deliveries.").wait_for()
 
 
 async def test_outcomes_fit_on_every_screen(browser: Browser, site: Served) -> None:

@@ -141,16 +141,16 @@ export class SegueApp extends SegueElement {
 
   #offer() {
     if (!mayAsk()) return nothing;
-    return html`<div class="offer" role="region" aria-label="Notifications"><span class="grow">Be told when an agent writes while this page is hidden?</span>
+    return html`<div class="offer" role="region" aria-label="Notifications"><span class="grow">Notify you when an agent writes while this page is hidden?</span>
       <button @click=${() => this.#ask(true)}>Yes, please</button><button class="plain" @click=${() => this.#ask(false)}>No</button></div>`;
   }
 
   #welcome() {
     const { session } = this;
-    if (session.failure) return html`<div class="welcome" role="status"><h1>The server is away</h1><p class="dim">${session.failure.message} This page tries again by itself.</p></div>`;
+    if (session.failure) return html`<div class="welcome" role="status"><h1>The server does not respond</h1><p class="dim">${session.failure.message} This page retries automatically.</p></div>`;
     if (!session.isReady) return nothing;
     return html`<div class="welcome"><h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>
-      <p class="dim">${session.threads.length ? "Go on with one of these, or write to start a new conversation." : "Then be quiet for a while: here, agents write first."}</p>
+      <p class="dim">${session.threads.length ? "Continue one of these, or write to start a new conversation." : "Then wait a while: here, agents write first."}</p>
       <div class="recent">${session.threads.slice(0, 3).map((thread) => html`<a href="./#/t/${thread.id}">
         <span class="face" aria-hidden="true">${session.nameOf(thread.agent_id).slice(0, 1).toUpperCase()}</span>
         <span class="grow cut">${thread.title ?? `New, with ${session.nameOf(thread.agent_id)}`}</span><span class="small dim">${ago(thread.updated_at)}</span></a>`)}</div>

@@ -57,10 +57,10 @@ export function sentence(rows, arms) {
   const compared = helping(arms) ?? better(rows);
   if (compared) return compared;
   const all = pooled(rows);
-  if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % sure: ${percent(all.low)} to ${percent(all.high)}).`;
+  if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % interval: ${percent(all.low)} to ${percent(all.high)}).`;
   const were = (/** @type {number} */ count) => (count === 1 ? "1 follow-up was" : `${count} follow-ups were`);
   const sent = sum(rows, "replied") + sum(rows, "ignored") + sum(rows, "pending");
-  if (sent) return `${were(sent)} sent; how many are answered is known when their time is over.`;
+  if (sent) return `${were(sent)} sent; the reply rate is known once their window is over.`;
   const planned = sum(rows, "total");
   return planned ? `${were(planned)} planned, and none was sent.` : "No follow-up was sent yet.";
 }
@@ -72,7 +72,7 @@ function helping(arms) {
   if (!best?.difference) return null;
   const [more, low, high] = [best.difference.value, best.difference.low, best.difference.high].map((share) => Math.round(share * 100));
   return `“${best.variant}” (${nameOf(best.trigger)}) helps: users wrote after ${percent(best.wrote.value)} of the moments, `
-    + `${more} points more than without a follow-up (95 % sure: ${low} to ${high}).`;
+    + `${more} points more than without a follow-up (95 % interval: ${low} to ${high}).`;
 }
 
 /** A variant that is surely answered more often than another of its trigger. @param {Row[]} rows */

@@ -90,11 +90,11 @@ export function quietParts(hours) {
 
 const CAUSES = /** @type {Record<string, string>} */ ({
   quiet_hours: "quiet hours",
-  daily_cap: "the cap of the day",
+  daily_cap: "the daily cap",
   consecutive_cap: "the cap in a row",
-  cooldown: "the time between two",
-  cancelled: "the user wrote before",
-  held_out: "held out, to compare",
+  cooldown: "the cooldown",
+  cancelled: "the user wrote first",
+  held_out: "held out for comparison",
   enabled: "follow-ups are off",
   decider: "nothing plans follow-ups",
 });
@@ -108,7 +108,7 @@ export function sayEntry(entry) {
   switch (entry.kind) {
     // Of the past it is known that something would be sent, but not its words.
     case "follow_up": return `${when}, ${plain(entry.trigger)}${entry.what ? `: “${entry.what}”` : " would be sent."}${why}`;
-    case "postponed": return `${when}, ${plain(entry.trigger)} waits${until}${cause}.${why}`;
+    case "postponed": return `${when}, ${plain(entry.trigger)} is postponed${until}${cause}.${why}`;
     case "not_sent": return `${when}, ${plain(entry.trigger) || "a follow-up"} is not sent${cause}.${why}`;
     case "pending": return `${when}, ${plain(entry.trigger)} is still planned.${why}`;
     case "not_planned": return `${when}, nothing is planned.${why}`;

@@ -1,4 +1,4 @@
-/** A thread's batches as bars on a time line: what is computed of it, without drawing. */
+/** A thread's batches as bars on a timeline: what is computed of it, without drawing. */
 
 /**
  * @typedef {{

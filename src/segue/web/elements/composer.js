@@ -164,7 +164,7 @@ export class SegueComposer extends SegueElement {
   /** @param {File[]} files */
   async add(files) {
     const size = [...this.files, ...files].reduce((sum, file) => sum + file.size, 0);
-    this.problem = size > MOST_BYTES ? "These files are too large; 7 MB fit into one message." : "";
+    this.problem = size > MOST_BYTES ? "These files are too large; a message can have 7 MB." : "";
     const added = this.problem ? [] : await Promise.all(files.map(attach));
     this.files = [...this.files, ...added]; // others may have been read meanwhile
     this.focus();

@@ -35,7 +35,7 @@ export class SegueContext extends SegueElement {
   render() {
     const { context } = this;
     if (!context) return nothing;
-    return html`<div class="top"><span class="grow">About <b>${context.tokens.toLocaleString()}</b> tokens${context.reserved ? `, ${context.reserved.toLocaleString()} more kept free` : ""}${context.over_budget ? html` · <span class="bad">over its budget</span>` : nothing}</span>
+    return html`<div class="top"><span class="grow">About <b>${context.tokens.toLocaleString()}</b> tokens${context.reserved ? `, ${context.reserved.toLocaleString()} more reserved for the reply` : ""}${context.over_budget ? html` · <span class="bad">over its budget</span>` : nothing}</span>
         <button @click=${this.#copy}>Copy as JSON</button></div>
       ${context.lines.map(this.#block)}
       ${context.dropped.length || context.shortened.length || context.is_cut ? html`<h3>Left out</h3>` : nothing}

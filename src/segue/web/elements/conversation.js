@@ -148,7 +148,7 @@ export class SegueConversation extends SegueElement {
     }
     if (!talk.isLoaded || talk.messages.length || talk.unsent.length) return nothing;
     return html`<div class="empty"><h2>Say hello</h2>
-      <p>Then be quiet for a while: ${this.#name} may write first.</p></div>`;
+      <p>Then wait a while: ${this.#name} may write first.</p></div>`;
   }
 
   /** @param {Conversation} talk @param {string} name */
@@ -204,10 +204,10 @@ export class SegueConversation extends SegueElement {
   /** @param {Conversation} talk */
   #status(talk) {
     const dots = html`<span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>`;
-    if (this.#trouble) return html`The server is away; reconnecting… ${dots}`;
+    if (this.#trouble) return html`Connection lost; reconnecting… ${dots}`;
     const tools = [...talk.tools.values()].filter((tool) => tool.state === "running");
-    if (tools.length) return html`${dots} ${this.#name} uses ${tools.map((tool) => plain(tool.name)).join(", ")}`;
-    if (talk.isBusy) return html`${dots} ${this.#name} writes`;
+    if (tools.length) return html`${dots} ${this.#name} is using ${tools.map((tool) => plain(tool.name)).join(", ")}`;
+    if (talk.isBusy) return html`${dots} ${this.#name} is writing`;
     const thread = this.session?.find(talk.id);
     const held = thread && talk.messages.length ? this.session?.heldBack(thread) : null;
     return held ? html`${icon("mute")} ${held.text} <button class="link" @click=${held.undo}>Undo</button>` : nothing;

@@ -10,7 +10,7 @@ import "./context.js";
 import "./runs.js";
 import "./timeline.js";
 
-const TABS = /** @type {const} */ ([["batches", "Time line"], ["decisions", "Decisions"], ["context", "Context"], ["server", "Server"]]);
+const TABS = /** @type {const} */ ([["batches", "Timeline"], ["decisions", "Decisions"], ["context", "Context"], ["server", "Server"]]);
 const MARKS = /** @type {const} */ ({ allow: "check", postpone: "pause", suppress: "close" });
 
 export class SegueInspector extends SegueView {
@@ -143,7 +143,7 @@ export class SegueInspector extends SegueView {
     <span class="grow">${plain(timer.kind)}${timer.trigger_type && timer.trigger_type !== timer.kind ? ` · ${plain(timer.trigger_type)}` : ""}${timer.payload?.text ? `: ${timer.payload.text}` : ""}</span>
     <span class="dim" title=${exact(timer.due_at)}>${moment(timer.due_at)}</span>
     ${timer.expected ? html`<span class="held ${timer.expected.outcome}">${icon(MARKS[/** @type {"postpone"} */ (timer.expected.outcome)] ?? "pause")}
-      ${timer.expected.outcome === "postpone" ? `Will be held by ${plain(timer.expected.gate)} until ${moment(timer.expected.until)}.` : `Will not be sent: ${timer.expected.reason}`}</span>` : nothing}</p>`;
+      ${timer.expected.outcome === "postpone" ? `Will be postponed by ${plain(timer.expected.gate)} until ${moment(timer.expected.until)}.` : `Will not be sent: ${timer.expected.reason}`}</span>` : nothing}</p>`;
 
   /** @param {CustomEvent} event */
   async #choose(event) {
@@ -165,7 +165,7 @@ export class SegueInspector extends SegueView {
       ${(batch.nested ?? []).map((/** @type {any} */ each) => this.#batch(each))}
       <div class="row actions"><button class="plain" @click=${() => save(batch, `batch-${batch.id}.json`)}>Export</button>
         ${isWhole || batch.turns.some((/** @type {any} */ turn) => ["queued", "running"].includes(turn.state)) ? nothing
-          : html`<button class="plain" title="Give up its question or continuation, and close it" @click=${() => this.#settle(batch)}>Settle</button>`}</div>
+          : html`<button class="plain" title="Drop its question or continuation, and close the batch" @click=${() => this.#settle(batch)}>Settle</button>`}</div>
     </details>`;
   }
 
@@ -175,7 +175,7 @@ export class SegueInspector extends SegueView {
   }
 
   #decisions() {
-    if (!this.data.decisions.length) return html`<p class="dim">Nothing was decided yet.</p>`;
+    if (!this.data.decisions.length) return html`<p class="dim">No decisions yet.</p>`;
     return this.data.decisions.map((decision, index) => html`<details ?open=${index < 1 || decision.facts.verdicts}>
       <summary><span class="grow">${plain(decision.kind)}${decision.facts.trigger ? html` <span class="dim">${plain(decision.facts.trigger)}</span>` : nothing}</span><span class=${decision.outcome}>${plain(decision.outcome)}</span>
         <time class="dim" title=${exact(decision.decided_at)}>${clock(decision.decided_at)}</time></summary>

@@ -32,12 +32,12 @@ export class SegueMemories extends SegueSheet {
         <button class="main" ?disabled=${this.isAdding}>Remember</button>
       </form>
       <div class="row">${agents.length > 1
-        ? html`<select aria-label="Of which agent" @change=${this.#choose}>${agents.map((agent) =>
+        ? html`<select aria-label="Agent" @change=${this.#choose}>${agents.map((agent) =>
             html`<option value=${agent.id}>${agent.name}</option>`)}</select>`
         : nothing}<input type="search" class="wide grow" aria-label="Search memories" placeholder="Search as the agent would" @change=${this.#search} @search=${this.#search}></div>`;
     const lead = "What agents remember about you, and use when they answer.";
-    const empty = this.query ? html`<p>Nothing found for “${this.query}”.</p>Other words may find it.`
-      : html`<p>Nothing is remembered yet.</p>Agents note facts that you tell them, such as “I play the guitar”. You can write some yourself.`;
+    const empty = this.query ? html`<p>Nothing found for “${this.query}”.</p>Try other words.`
+      : html`<p>Nothing is remembered yet.</p>Agents note facts that you tell them, such as “I play the guitar”. You can also add some yourself.`;
     return this.frame({ title: "Memories", lead, tools, empty }, (memory) => memory.key, this.#row);
   }
 

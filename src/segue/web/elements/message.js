@@ -101,7 +101,7 @@ export class SegueMessage extends SegueElement {
   /** What the agent asked back, and what the user answered. */
   #asked = (/** @type {Asked} */ { questions, answer }) => Object.entries(questions).map(([id, question]) => {
     const given = answer?.[id] ?? answer;
-    return html`<section class="asked" aria-label="A question of ${this.name}">
+    return html`<section class="asked" aria-label="A question from ${this.name}">
       <p>${readQuestion(question).text}</p>
       <div class="user"><div class="text">${typeof given === "string" ? given : JSON.stringify(given)}</div></div></section>`;
   });
@@ -132,7 +132,7 @@ export class SegueMessage extends SegueElement {
       case "cancelled":
         return html`<span class="state cancelled">Stopped</span>`;
       case "waiting":
-        return html`<span class="state waiting">Waits for your answer</span>`;
+        return html`<span class="state waiting">Waiting for your answer</span>`;
       default:
         return nothing;
     }

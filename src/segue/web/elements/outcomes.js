@@ -90,7 +90,7 @@ export class SegueOutcomes extends SegueView {
       ${this.trouble}
       ${rows ? html`<p class="sentence">${sentence(rows, this.arms)}</p>` : nothing}
       ${rows?.length ? html`<div class="multiples">${this.#groups(rows).map((group) => this.#multiple(group))}</div>${this.#table(rows)}`
-        : rows ? html`<p class="empty">Talk to an agent, then be quiet: what becomes of its first words is counted here, per trigger and variant.</p>` : nothing}
+        : rows ? html`<p class="empty">Talk to an agent, then wait: the outcomes of its follow-ups are counted here, per trigger and variant.</p>` : nothing}
     </div>`;
   }
 

@@ -51,7 +51,7 @@ export class SeguePreferences extends SegueView {
           <input type="time" name="start" aria-label="From" required .value=${hours?.start ?? "22:00"}>
           <input type="time" name="end" aria-label="To" required .value=${hours?.end ?? "08:00"}>
           <button>Set</button>
-          ${hours ? html`<button type="button" @click=${() => this.#save({ quiet_hours: null }, "Quiet hours are as the agent is set.")}>Clear</button>` : nothing}
+          ${hours ? html`<button type="button" @click=${() => this.#save({ quiet_hours: null }, "Each agent's own quiet hours apply.")}>Clear</button>` : nothing}
         </form></div>
       <div class="setting"><div class="grow"><strong>Take a break</strong>
         <span class="small dim">${isSnoozed ? `No agent writes first before ${moment(/** @type {string} */ (wishes.snoozed_until))}.` : "For a while, no agent writes first."}</span></div>
@@ -60,10 +60,10 @@ export class SeguePreferences extends SegueView {
           : [[1, "An hour"], [24, "A day"], [168, "A week"]].map(([hours, name]) =>
               html`<button @click=${() => this.#snooze(+hours)}>${name}</button>`)}</div></div>
       <label class="setting"><span class="grow"><strong>Agents may write to me first</strong>
-        <span class="small dim">${isStopped ? "They do not, and no reminder comes; they still answer." : "Switched off when you tell an agent to stop writing to you."}</span></span>
+        <span class="small dim">${isStopped ? "Off: no follow-ups and no reminders. Agents still reply." : "Also switched off when you tell an agent to stop writing to you."}</span></span>
         <input type="checkbox" .checked=${!isStopped} @change=${this.#allow}></label>
       ${this.pushes === null ? nothing : html`<label class="setting"><span class="grow"><strong>Notify this browser</strong>
-        <span class="small dim">Of what agents write first, also while this page is closed.</span></span>
+        <span class="small dim">When an agent writes first, also while this page is closed.</span></span>
         <input type="checkbox" .checked=${this.pushes} @change=${this.#push}></label>`}
       <h2>Your data</h2>
       <p class="small dim">Everything you wrote and received, as JSON lines:
@@ -83,7 +83,7 @@ export class SeguePreferences extends SegueView {
     const box = /** @type {HTMLInputElement} */ (event.target);
     if (await this.attempt(box.checked ? subscribe : unsubscribe)) {
       this.pushes = box.checked;
-      this.note = box.checked ? "This browser is notified." : "This browser is not notified any more.";
+      this.note = box.checked ? "Notifications are on in this browser." : "Notifications are off in this browser.";
     } else box.checked = Boolean(this.pushes);
   }
 
@@ -108,7 +108,7 @@ export class SeguePreferences extends SegueView {
   /** @param {number} hours */
   #snooze(hours) {
     const until = new Date(Date.now() + hours * HOUR).toISOString();
-    this.#save({ snoozed_until: until }, "A break it is.");
+    this.#save({ snoozed_until: until }, "No agent writes first for now.");
   }
 
   /** @param {Preferences} changes @param {string} note */

@@ -32,8 +32,8 @@ export class SegueReminders extends SegueSheet {
     const agent = session.agents.find((each) => each.takes_reminders);
     const lead = `What agents will remind you of.${agent ? ` You can also ask ${agent.name}: “Remind me in 20 minutes to call mum.”` : ""}`;
     const tools = session.threads.length ? this.#form(session) : nothing;
-    const empty = html`<p>No reminder waits.</p>${session.threads.length
-      ? "What you add here comes at its minute, in the conversation that you choose." : "Start a conversation first: reminders come there."}`;
+    const empty = html`<p>No reminders yet.</p>${session.threads.length
+      ? "A reminder arrives at its time, in the conversation that you choose." : "Start a conversation first: reminders arrive there."}`;
     return this.frame({ title: "Reminders", lead, tools, empty }, (each) => each.id, this.#row);
   }
 
@@ -41,10 +41,10 @@ export class SegueReminders extends SegueSheet {
   #form = (session) => html`<form class="add" @submit=${this.#add}>
     <input class="grow" name="text" required maxlength="1000" aria-label="Remind me to" placeholder="Remind me to…" autocomplete="off">
     <select aria-label="When" @change=${(/** @type {any} */ event) => (this.how = event.target.value)}>
-      <option value="after">in a while</option><option value="at">at a time</option><option value="every">again and again</option>
+      <option value="after">after a while</option><option value="at">at a time</option><option value="every">repeatedly</option>
     </select>
     ${this.how === "after"
-      ? html`<select name="after" aria-label="In how long">${AFTER.map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select>`
+      ? html`<select name="after" aria-label="After how long">${AFTER.map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select>`
       : this.how === "at"
         ? html`<input type="datetime-local" name="at" required aria-label="Day and time">`
         : html`<select name="every" aria-label="How often">${EVERY.map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select>

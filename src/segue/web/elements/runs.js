@@ -60,12 +60,12 @@ export class SegueRuns extends SegueView {
   render() {
     const link = (/** @type {string} */ thread) => html`<a href="./#/t/${thread}" title=${thread}>${this.session?.find(thread)?.title ?? thread}</a>`;
     return html`${this.trouble}
-      ${this.#list("Queue", "No turn waits or runs.", this.turns, (turn) => html`<tr><td>${plain(turn.kind)}</td><td>${link(turn.thread_id)}</td>
-        <td>${turn.state}${turn.owner ? html` <span class="dim">with ${turn.owner}</span>` : nothing}${turn.attempts > 1 ? ` · try ${turn.attempts}` : ""}</td>
+      ${this.#list("Queue", "No turns are queued or running.", this.turns, (turn) => html`<tr><td>${plain(turn.kind)}</td><td>${link(turn.thread_id)}</td>
+        <td>${turn.state}${turn.owner ? html` <span class="dim">with ${turn.owner}</span>` : nothing}${turn.attempts > 1 ? ` · attempt ${turn.attempts}` : ""}</td>
         <td title=${exact(turn.wake_at)}>${turn.owner ? "lease " : "in "}${countdown(turn.wake_at, this.now)}</td></tr>`)}
       ${this.#list("Planned", "Nothing is planned.", this.timers, (timer) => html`<tr><td>${plain(timer.trigger_type ?? timer.kind)}</td><td>${link(timer.thread_id)}</td>
         <td class="user" title=${timer.user_id}>${timer.user_id}</td><td title=${exact(timer.due_at)}>${countdown(timer.due_at, this.now)}</td></tr>`)}
-      ${this.#list("Dead letters", "Nothing was given up.", this.letters, (letter) => html`<tr><td>${letter.kind}</td><td>${letter.error ?? letter.evidence ?? ""}</td>
+      ${this.#list("Dead letters", "No failed deliveries.", this.letters, (letter) => html`<tr><td>${letter.kind}</td><td>${letter.error ?? letter.evidence ?? ""}</td>
         <td title=${exact(letter.created_at)}>${ago(letter.created_at)}</td><td><button @click=${() => this.#retry(letter.id)}>Try again</button></td></tr>`)}`;
   }
 

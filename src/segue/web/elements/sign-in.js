@@ -29,7 +29,7 @@ export class SegueSignIn extends SegueElement {
   render() {
     return html`<main><form @submit=${this.#submit}>
       <h1>Segue</h1>
-      <p class="dim">This server asks for a key. <code>segue keys create laptop --user you</code> makes one.</p>
+      <p class="dim">This server requires a key. <code>segue keys create laptop --user you</code> creates one.</p>
       <label>Key<input name="key" type="password" required autocomplete="current-password" spellcheck="false"></label>
       <label class="row"><input type="checkbox" name="stays"> Remember it in this browser</label>
       ${this.problem ? html`<p class="bad small" role="alert">${this.problem}</p>` : nothing}

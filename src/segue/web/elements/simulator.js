@@ -145,7 +145,7 @@ export class SegueSimulator extends SegueView {
       ${this.forms.length ? this.#form() : nothing}
       ${this.trouble}
       <div aria-live="polite" class=${this.isBusy ? "busy" : ""}>
-        ${this.isBusy && !simulation ? html`<p class="dim">Some days pass …</p>` : nothing}
+        ${this.isBusy && !simulation ? html`<p class="dim">Simulating…</p>` : nothing}
         ${simulation ? html`<h2 class="unseen">${simulation.title}</h2>
           <ul class="sentences">${simulation.difference.map((sentence) => html`<li>${sentence}</li>`)}</ul>` : nothing}
       </div>
@@ -237,7 +237,7 @@ function shape(kind) {
 }
 
 const key = html`<ul class="key" aria-label="What the marks mean">
-  ${[["user_message", "the user wrote"], ["reply", "answer"], ["follow_up", "follow-up"], ["postponed", "waits"], ["not_sent", "not sent"], ["pending", "still planned"]].map(
+  ${[["user_message", "the user wrote"], ["reply", "answer"], ["follow_up", "follow-up"], ["postponed", "postponed"], ["not_sent", "not sent"], ["pending", "still planned"]].map(
     ([kind, text]) => html`<li><svg width="16" height="16" viewBox="-8 -8 16 16" aria-hidden="true">${shape(kind)}</svg>${text}</li>`)}
   <li><svg width="16" height="16" aria-hidden="true"><rect class="quiet" width="16" height="16" /></svg>quiet hours</li>
   <li>1/5: sent of the day's cap</li>

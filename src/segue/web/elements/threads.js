@@ -71,7 +71,7 @@ export class SegueThreads extends SegueElement {
         : nothing}
       <nav aria-label="Conversations">
         ${session.isReady && !session.threads.length
-          ? html`<p class="empty">No conversation yet. Start one, say hello, then be quiet for a while.</p>`
+          ? html`<p class="empty">No conversations yet. Start one, say hello, then wait a while.</p>`
           : html`<ul>${repeat(session.threads, (thread) => thread.id, this.#row)}</ul>`}
         ${session.next ? html`<button class="plain" @click=${() => session.loadMoreThreads()}>Show more</button>` : nothing}
       </nav>`;

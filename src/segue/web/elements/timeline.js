@@ -1,4 +1,4 @@
-/** The time line: a lane per kind of batch, bars for batches, ticks for decisions, a ring for what comes. */
+/** The timeline: a lane per type of batch, bars for batches, ticks for decisions, rings for planned follow-ups. */
 
 import { controls } from "../styles.js";
 import { LANES, barsOf, firstView } from "../timeline.js";
@@ -86,7 +86,7 @@ export class SegueTimeline extends SegueElement {
         <button aria-label="Zoom in" @click=${() => this.#zoom(0.5)}>+</button>
         <button @click=${() => (this.view = null)}>Newest</button>
       </div>
-      <svg width=${this.width} height=${height} role="group" aria-label="Time line" @wheel=${this.#wheel}>
+      <svg width=${this.width} height=${height} role="group" aria-label="Timeline" @wheel=${this.#wheel}>
         <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6"></line></pattern></defs>
         ${this.#grid(view, x, height)}
         ${lanes.map((name, row) => svg`<text x="0" y=${TOP + row * LANE + 19}>${name}</text><line class="lane" x1=${LEFT} x2=${this.width} y1=${TOP + row * LANE + 15} y2=${TOP + row * LANE + 15} />`)}
