@@ -69,7 +69,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"policy": {"max_per_week": 2}}, "autonomy.policy.max_per_week"),
     ({"policy": {"max_per_day": -1}}, "autonomy.policy.max_per_day: got -1; .*at least 0"),
     ({"delays": {"check_in": 0}}, "autonomy.delays.check_in: got 0; .*more than 0"),
-    ({"delays": Delays(check_in=timedelta())}, "check_in is not above 0"),
+    ({"delays": Delays(check_in=timedelta())}, "check_in is not greater than 0"),
     ({"delays": {"birthday": 60}}, "autonomy.delays.birthday"),
     ({"prompts": {"birthday": "Hi."}}, "autonomy.prompts.birthday.*check_in"),
     ({"prompts": {"check_in": " "}}, "autonomy.prompts.check_in.*is empty"),

@@ -84,7 +84,7 @@ class HookConfig(Config):
 
 
 class ServerSettings(Config):
-    """Without keys the server listens only to this machine."""
+    """The server's address and limits. Without keys it answers only to this machine."""
 
     host: str = "127.0.0.1"
     """Address to listen on; any but loopback needs a key or `jwt`."""
@@ -93,7 +93,7 @@ class ServerSettings(Config):
     cors_origins: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of origins")] = ()
     """Other origins whose pages may call the server from a browser."""
     allowed_hosts: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
-    """Without keys: host names that it answers to, besides those of this machine."""
+    """Without keys: host names that requests may use, besides those of this machine."""
     jwt: JwtSettings | None = None
     """Authentication by tokens of another service."""
     rate_per_minute: Annotated[Count | None, OR_NONE] = 600
@@ -119,7 +119,7 @@ class ServerSettings(Config):
     hooks: Annotated[Mapping[str, HookConfig], Expected("a table by source")] = Field(
         default_factory=dict
     )
-    """Services that may report events at `/api/hooks/` and their name."""
+    """Services that may report events, at `/api/hooks/NAME`."""
     openai: bool = True
     """Serve agents as models at `/v1`, for clients of OpenAI's chat completions."""
     ag_ui: bool = True
@@ -127,7 +127,7 @@ class ServerSettings(Config):
     mcp: bool = True
     """Serve the caller's memories, reminders and follow-ups as tools at `/mcp`."""
     langgraph: Annotated[Literal["/", "/langgraph"] | None, OR_NONE] = "/"
-    """Path of the routes that clients of the LangGraph SDK use; `none` for no such routes."""
+    """Path of the routes for clients of the LangGraph SDK; `none` for no such routes."""
     ping_every: Span = timedelta(seconds=20)
     """Interval of heartbeats and pings; a socket that does not answer is closed."""
     log_format: Literal["console", "json"] = "console"

@@ -78,7 +78,7 @@ def _check_decider(given: Any) -> Any:
 def _check_delays(delays: Delays) -> Delays:
     for each in fields(delays):
         if getattr(delays, each.name) <= timedelta():
-            raise UsageError(f"The delay {each.name} is not above 0.")
+            raise UsageError(f"The delay {each.name} is not greater than 0.")
     return delays
 
 
@@ -124,56 +124,56 @@ Variants = Annotated[
 
 
 class MemoryConfig(Config):
-    """Long-term memory: what a reply may use of it."""
+    """Long-term memory, and how much of it a reply may use."""
 
     enabled: bool = True
     """Whether the agent remembers facts about its users; with a `graph`, off unless set."""
     embedder: Annotated[
         str, AfterValidator(check_embedder), Expected("'local' or 'provider:model'")
     ] = "local"
-    """What converts texts to vectors: `local`, or any LangChain `provider:model`."""
+    """The model that converts texts to vectors: `local`, or any LangChain `provider:model`."""
     limit: Count = 5
-    """Largest number of memories for one reply."""
+    """Maximum number of memories for one reply."""
     max_tokens: Count = 500
-    """Largest number of tokens that they take."""
+    """Maximum number of tokens of these memories."""
     threshold: Annotated[Share | None, OR_NONE] = None
-    """Lowest similarity of a memory that shares no word with the query; `none` means the embedder's
-    default.
+    """Minimum similarity of a memory that shares no word with the query; `none` means the
+    embedder's default.
     """
     text_weight: Share = 0.5
     """Weight of words against meaning: 0 searches by meaning only, 1 by words only."""
     time_limit: Span = timedelta(seconds=2)
-    """Longest time that a reply waits for memories."""
+    """Maximum time that a reply waits for memories."""
     duplicate_at: Share = 0.95
-    """From this similarity on, a new fact replaces the old one."""
+    """A new fact with at least this similarity to a known one replaces it."""
     capacity: Count = 1_000
-    """Largest number of facts about one user with one agent."""
+    """Maximum number of facts about one user per agent."""
 
 
 class Limits(Config):
     """Limits of one run."""
 
     steps: Count = 50
-    """Largest number of model calls and tool steps of one run."""
+    """Maximum number of model calls and tool steps of one run."""
     model_time: Span = timedelta(seconds=120)
     """Time limit of one model call."""
     tool_time: Span = timedelta(seconds=60)
     """Time limit of one tool call."""
     state_bytes: Count = 2_000_000
-    """Largest size of the state that your own graph keeps from turn to turn, in bytes."""
+    """Maximum size of the state that your own graph keeps from turn to turn, in bytes."""
 
 
 class TriggerConfig(Config):
     """A trigger of your own, for follow-ups and events that a program or a decider requests."""
 
     prompt: Variants
-    """What the model is asked, or weighted variants; only the model reads it."""
+    """The prompt, or weighted variants of it; only the model reads it."""
     delay: Annotated[Span | None, OR_NONE] = None
-    """How long a follow-up waits if the program names no time; `none` means not at all."""
+    """Delay of a follow-up if the program gives no time; `none` means at once."""
     leave_out: Annotated[frozenset[Gate], FROM_TEXT, AfterValidator(_check_left_out)] = frozenset()
     """Gates that are not checked, such as `quiet_hours`; the user's own preferences always are."""
     missed: Annotated[Missed | None, OR_NONE] = None
-    """What happens if it was missed while the process was down; `none` means as for others."""
+    """What happens if it was missed while the process was down; `none` means `autonomy.missed`."""
     expires_after: Annotated[Span | None, OR_NONE] = timedelta(days=2)
     """How late it may still be sent; `none` means at any time."""
 
@@ -182,15 +182,15 @@ class ReminderConfig(Config):
     """Reminders that users ask for."""
 
     enabled: bool = True
-    """Whether the agent can set reminders, and a promise to remind is kept."""
+    """Whether the agent can set reminders, and its promises to remind are kept."""
     shelf_life: Count = 5
-    """How often a recurring reminder may go unanswered before it asks once whether to go on."""
+    """How often a recurring reminder may go unanswered before it asks once whether to continue."""
     quiet_hours: bool = True
     """Whether recurring reminders wait for the end of quiet hours; others never do."""
     late: Span = timedelta(hours=12)
     """How late a reminder that was missed while the process was down may come."""
     late_again: Span = timedelta(hours=1)
-    """How late a recurring one may come; later, it is skipped until its next time."""
+    """How late a recurring reminder may come; a later one is skipped until its next time."""
 
 
 class Autonomy(Config):
@@ -205,7 +205,7 @@ class Autonomy(Config):
     prompts: Annotated[
         Mapping[TriggerType, Variants], Expected("a table of texts, or of variants, by trigger")
     ] = Field(default_factory=dict)
-    """Your own text or weighted variants by trigger, instead of its fixed prompt."""
+    """Your own text or weighted variants, by trigger, instead of the fixed prompt."""
     holdout: Share = 0.0
     """Share of follow-ups that are held out, to measure the effect of sending them."""
     decider: Annotated[
@@ -258,23 +258,23 @@ class CompressionConfig(Config):
     """What happens when a conversation outgrows its window; history keeps all of it."""
 
     enabled: bool = True
-    """Whether batches leave the window; if not, the oldest that do not fit are left out."""
+    """Whether to compress; if false, the oldest batches that do not fit are left out."""
     strategy: Strategy = Strategy.SUMMARISE
     """Which batches leave: the oldest, with a summary or without, or the least important, with or
     without regard to age. Only `summarise` calls a model.
     """
     trigger_share: Annotated[float, Field(gt=0, le=1)] = 0.6
-    """Batches leave above this share of `context_tokens`, and before they take the reply's part."""
+    """Compress when batches exceed this share of `context_tokens`, or need the reply's part."""
     target_share: Annotated[float, Field(gt=0, le=1)] = 0.3
-    """Batches leave until at most this share is used, including the summary."""
+    """Compress until at most this share is used, including the summary."""
     keep: Count = 4
-    """Number of newest batches that never leave."""
+    """Number of most recent batches that are never compressed."""
     half_life: Span = timedelta(days=7)
     """With `time_decay`, the time in which a batch loses half of its importance."""
     summary_tokens: Count = 500
-    """Largest length of a summary in tokens; at most half of `target_share`."""
+    """Maximum length of a summary in tokens; at most half of `target_share`."""
     model: Annotated[Model | None, OR_NONE] = None
-    """Model that writes summaries, with at least as large a window; `none` means the agent's."""
+    """Model for summaries, with at least as large a window; `none` means the agent's."""
 
     @model_validator(mode="after")
     def _check_shares(self) -> Self:
@@ -298,20 +298,20 @@ class WebhookConfig(Config):
     """Signs each request, so that the receiver can check it; at least 16 characters, or `whsec_`
     and base64 for libraries of Standard Webhooks."""
     all_replies: bool = False
-    """Send replies, too, not only follow-ups and continuations."""
+    """Also send replies, not only follow-ups and continuations."""
 
 
 class AgentConfig(Config):
     """One agent: a model with a prompt and tools, or your own graph."""
 
     id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_id)]
-    """The agent's name for programs; the section's name in a file."""
+    """The agent's id; in a file, the name of its section."""
     name: str | None = None
-    """The agent's name for people."""
+    """The agent's display name."""
     model: Model = "local"
     """The chat model: `local`, `scripted` for demos, or any LangChain `provider:model`."""
     model_settings: Mapping[str, Any] = Field(default_factory=dict)
-    """Passed to the model: `temperature`, `max_tokens`, `base_url` and the like."""
+    """Arguments of the model: `temperature`, `max_tokens`, `base_url` and the like."""
     system_prompt: str = (
         "You are a friendly companion. Answer naturally, in one or two short sentences."
     )

@@ -19,7 +19,7 @@ def check_server_names(servers: Mapping[str, "McpConfig"]) -> Mapping[str, "McpC
     for name in servers:
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"{name!r:.60} cannot name an MCP server; expected small letters, digits and "
+                f"{name!r:.60} cannot name an MCP server; expected lower-case letters, digits and "
                 "single underscores, at most 24, such as 'files'"
             )
     return servers
@@ -34,7 +34,7 @@ class McpConfig(Config):
     args: Annotated[tuple[str, ...], Field(repr=False), FROM_TEXT, Expected("a list of texts")] = ()
     """The program's arguments."""
     env: Mapping[str, SecretStr] = Field(default_factory=dict)
-    """Variables of the program, which gets only `PATH`, `HOME` and the like from Segue's own."""
+    """Variables of the program, which inherits only `PATH`, `HOME` and the like from Segue."""
     url: Annotated[
         str | None, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
     ] = None
@@ -44,11 +44,11 @@ class McpConfig(Config):
     tools: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
     """Tools that the agent may use, by the server's own names; all if empty."""
     connect_time: Span = timedelta(seconds=15)
-    """Time limit of connecting, with the start of the program; first replies wait for it."""
+    """Time limit for connecting, including the program's start; the first replies wait for it."""
     call_time: Span = timedelta(seconds=30)
-    """Time limit of one call, besides `limits.tool_time`."""
+    """Time limit of one call, in addition to `limits.tool_time`."""
     result_chars: Count = 20_000
-    """Longest result in characters; the middle of longer ones is left out."""
+    """Maximum length of a result in characters; the middle of longer ones is left out."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:

@@ -183,7 +183,7 @@ class RetentionSettings(Config):
     keep_last: Annotated[Count | None, OR_NONE] = None
     """Number of each thread's newest batches that are kept at any age; `none` means one."""
     types: Annotated[tuple[BatchType, ...], FROM_TEXT, Expected(_BATCH_TYPES)] = ()
-    """Delete only batches of these types; without any, of all types."""
+    """Delete only batches of these types; if empty, of all types."""
     by_type: Annotated[
         Mapping[BatchType, TypeRetention], Expected("a table of ages and numbers, by batch type")
     ] = Field(default_factory=dict)
@@ -221,8 +221,7 @@ class PushSettings(Config):
     services: Annotated[
         tuple[str, ...], FROM_TEXT, AfterValidator(_check_services), Expected("a list of origins")
     ] = _SERVICES
-    """Origins of push services, the only ones that a browser's address may name; with none,
-    notifications are off."""
+    """Allowed origins of the browsers' push services; if empty, notifications are off."""
     contact: Annotated[
         str | None, OR_NONE, Field(pattern="^(mailto:|https://)"), Expected(_CONTACT)
     ] = None
@@ -245,8 +244,8 @@ class Settings(Config):
         AfterValidator(_check_agents),
         Expected("a section for each agent"),
     ] = Field(default_factory=_first_try)
-    """The agents; a thread that names none is with the first. Without any there is `companion` for
-    a first try: it speaks first after 30 seconds, with the local model if it is installed, else
+    """The agents; a thread that names none gets the first one. If none is set, there is `companion`
+    for a first try: it speaks first after 30 seconds, with the local model if it is installed, else
     with `scripted`.
     """
     double_texting: DoubleTexting = DoubleTexting.ENQUEUE
@@ -264,9 +263,9 @@ class Settings(Config):
     slots: Count = 8
     """Number of turns that this process runs at once."""
     max_attempts: Count = TurnRules().max_attempts
-    """Number of attempts of a turn that may fail before the turn fails."""
+    """Maximum number of failed attempts of a turn."""
     max_interruptions: Count = TurnRules().max_interruptions
-    """Number of attempts that a shutdown, crash or outage may end before the turn fails."""
+    """Maximum number of attempts of a turn that end by a shutdown, crash or outage."""
     retries: Annotated[int, Field(ge=0)] = TurnRules().retries
     """Number of retries after a temporary error of the model."""
     batch_time: Span = TurnRules().batch_time
@@ -276,8 +275,8 @@ class Settings(Config):
     node_lease_for: Span = timedelta(minutes=10)
     """After this time without a heartbeat, another process may take over the node's number."""
     poll: Annotated[Span | None, OR_NONE] = timedelta(seconds=15)
-    """Longest sleep, in case a notification of another process was lost; `none` if this process is
-    the only one on its database.
+    """Maximum time between checks for work, in case a notification of another process was lost;
+    `none` if this process is the only one on its database.
     """
     patience: Annotated[Duration, Field(ge=timedelta(0))] = timedelta(seconds=5)
     """How long a stopping process lets its turns finish before it releases them."""

@@ -89,8 +89,8 @@ class Delays:
     waiting_for_decision: _Delay = timedelta(hours=4)
     """After a reply that left a decision to the user."""
     task_incomplete: _Delay = timedelta(minutes=30)
-    """After a failed tool, an answer that was cut off, or a promise of more work. A failed turn
-    tells the user so and plans nothing."""
+    """After a failed tool, a reply that was cut off, or a promise of more work. After a failed
+    turn, which is reported to the user, nothing is planned."""
     check_in: _Delay = timedelta(days=1)
     """After any other reply, unless the conversation was closed."""
 

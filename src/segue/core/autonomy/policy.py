@@ -35,26 +35,26 @@ class Policy:
     enabled: bool = True
     """If false, no follow-up is sent, not even a planned one."""
     max_consecutive: Annotated[int, Field(ge=0)] = 2
-    """Most follow-ups in a row until the user writes; 0 means none."""
+    """Maximum number of follow-ups in a row until the user writes; 0 means none."""
     max_per_day: Annotated[int, Field(ge=0)] = 5
-    """Most follow-ups to one user per day, from all agents together; 0 means none."""
+    """Maximum number of follow-ups to one user per day, from all agents together; 0 means none."""
     cooldown: _Span = timedelta(minutes=10)
-    """Least time between two follow-ups to one user, from all agents together."""
+    """Minimum time between two follow-ups to one user, from all agents together."""
     quiet_hours: Annotated[QuietHours | None, OR_NONE] = NIGHT
-    """Hours without follow-ups for users who have not set their own, `22:00` to `08:00` unless set;
-    `none` means at any hour."""
+    """Hours without follow-ups for users who have not set their own, by default `22:00` to `08:00`;
+    `none` means no quiet hours."""
     typing_hold: _Span = timedelta(seconds=30)
-    """How long follow-ups wait after the user was last seen typing."""
+    """How long follow-ups wait after the user last typed."""
     talking_hold: _Span = timedelta(minutes=2)
     """How long events wait after the last message of the conversation."""
     late_after: _Span = timedelta(minutes=5)
-    """A timer found later than this counts as missed."""
+    """A timer that is checked later than this counts as missed."""
     backoff: Annotated[float, Field(ge=1)] = 2.0
     """Each unanswered follow-up multiplies the next delay by this; 1 keeps it."""
     min_delay: _Span = timedelta(seconds=10)
-    """Shortest delay of a follow-up, whatever was planned."""
+    """Minimum delay of a follow-up, even if a shorter one was planned."""
     max_delay: Duration = timedelta(days=7)
-    """Longest delay of a follow-up, whatever the backoff."""
+    """Maximum delay of a follow-up, after the backoff."""
 
     def __post_init__(self) -> None:
         for name in ("cooldown", "typing_hold", "talking_hold", "late_after", "min_delay"):
