@@ -385,8 +385,8 @@ def test_names_are_valid_and_differ() -> None:
         ({}, "either `command`"),
         ({"command": "x", "url": "http://x"}, "either `command`"),
         ({"url": "ftp://x"}, "starts with 'https://'"),
-        ({"url": "http://x", "args": ["y"]}, "`args` goes with `command`"),
-        ({"command": "x", "headers": {"a": "b"}}, "`headers` goes with `url`"),
+        ({"url": "http://x", "args": ["y"]}, "`args` is for `command`"),
+        ({"command": "x", "headers": {"a": "b"}}, "`headers` is for `url`"),
     ],
 )
 def test_a_server_is_a_program_or_an_address(given: dict[str, Any], words: str) -> None:

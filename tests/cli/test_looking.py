@@ -160,7 +160,7 @@ async def test_a_follow_up_is_requested_at_a_database_and_a_server_alike(
     assert first["id"] == second["id"]
     assert (first["is_new"], second["is_new"]) == (True, False)
     told = await asyncio.to_thread(segue, *asked[:-1], "--database", stage.database)
-    assert "It was asked for before as 'a'" in told.stdout
+    assert "It was already requested as 'a'" in told.stdout
     for name in ("follow-up", thread), ("remind", thread, "call mum"):
         empty = await asyncio.to_thread(
             segue, *name, "--after", "1h", "--once", "", "--database", stage.database
@@ -240,7 +240,7 @@ async def test_preferences_are_set_at_a_database_and_a_server_alike(
         (("--zone", "Mars"), "expected the name of an IANA time zone"),
         (("--snooze", "soon"), "soon"),
         (("--snooze", "2027-01-15T08:00"), "expected a time with its zone"),
-        (("--resume", "--stop"), "--resume takes back --stop"),
+        (("--resume", "--stop"), "--resume undoes --stop"),
     ],
 )
 async def test_wrong_preferences_are_refused(

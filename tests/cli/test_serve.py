@@ -332,7 +332,7 @@ async def test_changed_code_is_taken_up_without_losing_anything(tmp_path: Path) 
             await until_said("one: hello")
             code.write_text("def (")
             await server.until(r"^Reloading: own_graph.py changed\.\n")
-            await server.until(r"^The code from before the change goes on serving\.\n")
+            await server.until(r"^The previous code keeps serving\.\n")
             assert b"SyntaxError: invalid syntax (own_graph.py, line 1)" in server.complained
             await say("still there?")
             await until_said("one: still there?")

@@ -97,7 +97,7 @@ def test_a_copy_is_told_by_its_new_names(segue: Segue, told: str) -> None:
     """What is here is refused, left alone, or comes beside it under new ids."""
     segue("export", "--full", "--out", "all.jsonl", "--database", told)
     refused = segue("import", "all.jsonl", "--database", told)
-    assert (refused.exit_code, "here already" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "exists already" in refused.stderr) == (1, True)
     assert "--skip-existing" in refused.stderr
     assert "--remap" in refused.stderr
     again = segue("import", "all.jsonl", "--remap", "--database", told)

@@ -199,7 +199,7 @@ async def test_a_thread_that_went_on_here_takes_nothing_more(
         old_app.app.say("trip", "And there.", "Hm.", user_id="ann")
         before = await everything(journal)
         report = await migrate(old_app.place, journal)
-        assert "went on here" in report.skipped[0].why
+        assert "continued here" in report.skipped[0].why
         assert await everything(journal) == before
 
 

@@ -104,7 +104,7 @@ async def test_a_request_that_is_wrong_is_told_so_in_plain_words(sqlite_stage: S
         ('{"type": "message"}', "content: missing."),
         (
             '{"type": "answer", "turn_id": "1", "answer": null}',
-            "answer: null answers nothing.",
+            "answer: null is not an answer.",
         ),
         ('{"type": "cancel", "now": 1}', "now: unknown."),
         ("[]", "This frame: expected a JSON object."),

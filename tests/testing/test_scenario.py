@@ -192,7 +192,7 @@ def agent(**settings: Any) -> dict[str, Any]:
         (event(down="30 days"), "event 1: down: the outage lasts beyond the end"),
         (event(replies=[]), "event 1: replies: got a list; expected a list, at least 1 long"),
         (event(replies="x"), "event 1: replies: "),
-        (event(say="x", agent="bob"), "event 1: agent: there is no 'bob'; there are: companion"),
+        (event(say="x", agent="bob"), "event 1: agent: unknown 'bob'; there are: companion"),
         (event(down="1h", agent="companion"), "event 1: agent: down is the same for all"),
         ({"events": [{"say": "x"}]}, "event 1: at: missing; expected a moment"),
         ({"events": saying("day 3 25:00")}, "event 1: at: 'day 3 25:00' is not a moment"),

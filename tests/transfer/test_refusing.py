@@ -176,9 +176,9 @@ WRONG: dict[str, tuple[Callable[[Lines], int], str]] = {
     "a flag that is a number": (_set("turn", left_open=1), "true or false"),
     "a vector that is none": (_set("memory", embedding="!"), "base64"),
     "a column that is missing": (_drop("turn", "epoch"), "no 'epoch'"),
-    "a thread twice": (_repeat("thread"), "second 'blue'"),
-    "a turn twice": (_repeat("turn"), "second"),
-    "a batch twice": (_repeat("batch"), "second"),
+    "a thread twice": (_repeat("thread"), "repeats 'blue'"),
+    "a turn twice": (_repeat("turn"), "repeats"),
+    "a batch twice": (_repeat("batch"), "repeats"),
     "a message twice": (_message_twice, "twice"),
     "a message of another batch": (_message_of_another_batch, "another batch"),
     "a message that is none": (_no_message, "cannot be read"),
@@ -284,7 +284,7 @@ async def test_a_damaged_file_is_refused(new_journal: NewJournal, kind: str) -> 
         good + lines[3]: f"Line {last + 1} comes after the footer",
         b"".join([*lines[:4], b"{broken\n", *lines[4:]]): "Line 5 is not JSON",
         b"".join([*lines[:4], b"[]\n", *lines[4:]]): "Line 5 is not an object",
-        good.replace(b'"counts":{"batch":', b'"counts":{"batch":1', 1): f"Line {last} counts",
+        good.replace(b'"counts":{"batch":', b'"counts":{"batch":1', 1): f"Line {last} .*counts",
     }
     for data, words in damaged.items():
         await assert_nothing_came_in(new_journal, kind, data, words)
@@ -335,7 +335,7 @@ async def test_what_is_here_is_not_overwritten(new_journal: NewJournal, kind: st
         await tale.tell(["say", "change_thread", "wish", "say", "answer", "remember"])
         late = await full(source)
         await take_in(target, early)
-        with pytest.raises(ConflictError, match=r"line 2: Thread 'blue' is here already"):
+        with pytest.raises(ConflictError, match=r"line 2: Thread 'blue' exists already"):
             await take_in(target, late)
         assert await full(target) == early
         imported = await take_in(target, late, ImportOptions(skip_existing=True))

@@ -113,7 +113,7 @@ def require_minilm() -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise UsageError(
-            f"The embedder 'local' needs {' and '.join(missing)}, not installed here: {INSTALL}."
+            f"The embedder 'local' is not installed ({' and '.join(missing)} missing): {INSTALL}."
         )
 
 
@@ -123,7 +123,9 @@ def _find_file(package: str, name: str) -> Path:
     for place in (spec and spec.submodule_search_locations) or ():
         if (found := Path(place) / name).is_file():
             return found
-    raise UsageError(f"The embedder 'local' needs {name} of {package}, not there: {INSTALL}.")
+    raise UsageError(
+        f"The embedder 'local' needs {name} of {package}, which is missing: {INSTALL}."
+    )
 
 
 _PROVIDER: Final = re.compile(r"^  - (\w+):", re.MULTILINE)

@@ -224,7 +224,7 @@ async def _embed_batch(
 
 def _check_vectors(vectors: Sequence[Sequence[float]], expected: int, name: str) -> None:
     if len(vectors) != expected:
-        raise UsageError(f"{name} gave {len(vectors)} vectors for {expected} texts.")
+        raise UsageError(f"{name} returned {len(vectors)} vectors for {expected} texts.")
     for vector in vectors:
         vector_of(vector, name)
 

@@ -121,7 +121,7 @@ async def _check_database(settings: Settings) -> AsyncIterator[Diagnosis]:
             yield await _check_clock(segue)
             await _store_and_load(segue)
     except (SegueError, OSError) as error:
-        fix = "This process needs to write to the database, and the versions of LangGraph to fit."
+        fix = "May this process write to the database? Are LangGraph's versions compatible?"
         yield Diagnosis("self-test", "fail", str(error), fix)
         return
     yield Diagnosis("self-test", "ok", "A message with metadata came back as it was stored.")
@@ -207,7 +207,7 @@ async def _check_mcp(agent: AgentConfig) -> AsyncIterator[Diagnosis]:
         if problem is None:
             yield Diagnosis(where, "ok", f"Tools: {listed or 'none'}.")
         else:
-            fix = "Without it the agent runs without its tools. `segue serve` keeps trying."
+            fix = "The agent runs without its tools. `segue serve` retries."
             yield Diagnosis(where, "fail", problem, fix)
 
 
@@ -220,7 +220,7 @@ def _check_graph(agent: AgentConfig) -> Diagnosis:
     kept = ", ".join(sorted(kept_channels(built.graph))) or "nothing"
     detail = f"It can be loaded. It keeps from turn to turn, beside its messages: {kept}."
     if built.notes:
-        return Diagnosis(name, "warn", " ".join([detail, *built.notes]), "Compile it without one.")
+        return Diagnosis(name, "warn", " ".join([detail, *built.notes]), "Compile it without them.")
     return Diagnosis(name, "ok", detail)
 
 

@@ -64,7 +64,7 @@ def compress(
     thread_id: ThreadId,
     *,
     dry_run: Annotated[bool, _DRY_RUN] = False,
-    undo: Annotated[bool, "Undo the newest summary; its batches are in the window again."] = False,
+    undo: Annotated[bool, "Undo the newest summary; its batches return to the window."] = False,
     place: Place,
 ) -> Answer:
     """Move old batches out of a thread's window, down to the target; history keeps them.

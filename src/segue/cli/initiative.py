@@ -71,7 +71,7 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
     if not found["is_new"]:
-        shown += f" It was asked for before as {once!r}; nothing was changed."
+        shown += f" It was already requested as {once!r}; nothing was changed."
     if found["reason"]:
         shown += f" {found['reason']}"
     return Answer(found, lambda: typer.echo(shown))
@@ -84,7 +84,7 @@ def remind(  # noqa: PLR0913  # each is an option of the command
     after: Annotated[str | None, "How long from now, such as 20m or 3 days."] = None,
     at: Annotated[str | None, "The user's local time, such as 2027-01-15T09:00."] = None,
     every: Annotated[str | None, _EVERY] = None,
-    until: Annotated[str | None, "The local time or date after which a rule ends."] = None,
+    until: Annotated[str | None, "The local time or date at which a rule ends."] = None,
     once: Annotated[str | None, _REMIND_ONCE] = None,
     user: UserOfKey = None,
     target: Target,
@@ -110,7 +110,7 @@ def reminders(
     cancel: Annotated[str | None, "Cancel the reminder with this id."] = None,
     target: Target,
 ) -> Answer:
-    """List reminders that still wait, soonest first, or cancel one."""
+    """List pending reminders, soonest first, or cancel one."""
     if sum(given is not None for given in (user, thread, cancel)) > 1:
         raise UsageError("Give one of --user, --thread and --cancel.")
     if cancel is not None:
@@ -167,7 +167,7 @@ _MUTE = "No follow-ups and no reminders."
 _SNOOZE = (
     "No follow-ups for a time such as 3h, or until one such as 2027-01-15T08:00+01:00; or off."
 )
-_STOP = "Opt out: agents do not write of their own accord until the user wants it again."
+_STOP = "Opt out: no agent writes first until the user allows it again."
 
 
 def preferences(  # noqa: PLR0913  # each is an option of the command
@@ -178,12 +178,12 @@ def preferences(  # noqa: PLR0913  # each is an option of the command
     mute: Annotated[bool | None, typer.Option("--mute/--unmute", help=_MUTE)] = None,
     snooze: Annotated[str | None, _SNOOZE] = None,
     stop: Annotated[bool, _STOP] = False,
-    resume: Annotated[bool, "Take back --stop and --snooze."] = False,
+    resume: Annotated[bool, "Undo --stop and --snooze."] = False,
     target: Target,
 ) -> Answer:
     """Show a user's preferences for all agents, or change those that are given."""
     if resume and (stop or snooze is not None):
-        raise UsageError("--resume takes back --stop and --snooze; give it without them.")
+        raise UsageError("--resume undoes --stop and --snooze; use it without them.")
     changes: dict[str, Any] = dict.fromkeys(("opted_out", "snoozed_until")) if resume else {}
     if stop:
         changes["opted_out"] = True

@@ -19,7 +19,7 @@ _ANY = "The key acts for the user that each request names: for a program that se
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name in lists.")],
     *,
-    user: Annotated[str | None, "The user that the key acts for; its name if not given."] = None,
+    user: Annotated[str | None, "The user that the key acts for; NAME if not given."] = None,
     any_user: Annotated[bool, _ANY] = False,
     operator: Annotated[bool, "The key may see everything."] = False,
     place: Place,

@@ -66,7 +66,7 @@ async def serve_with_reload(
             leaving.add(asyncio.create_task(child.stop()))
         else:
             typer.echo(
-                "The code from before the change goes on serving."
+                "The previous code keeps serving."
                 if current and not current.ended.is_set()
                 else "Nothing is served; waiting for a change."
             )

@@ -248,9 +248,9 @@ _USER_FROM = "Field of each conversation that names its user, such as metadata.u
 _ROWS = {
     "threads": "conversations found",
     "migrated": "{}migrated",
-    "continued": "went on since the last run",
+    "continued": "continued since the last run",
     "unchanged": "unchanged",
-    "held_back": "last batch {}held back: it may be going on",
+    "held_back": "last batch {}held back: it may still be running",
     "messages": "messages {}stored",
     "markers": "old markers {}turned into triggers",
     "orphans": "results without a call",

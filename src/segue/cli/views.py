@@ -79,9 +79,9 @@ def batches(thread_id: ThreadId, *, limit: Limit = 20, target: Target) -> Answer
 
 
 def context(thread_id: ThreadId, *, target: Target) -> Answer:
-    """Show what the model would get of a thread now, and what is left out and why.
+    """Show what the model would get now, what is left out, and why.
 
-    Without memories: they are searched with the user's next message.
+    Memories are not included: they are searched with the user's next message.
     """
 
     async def work(segue: OfflineSegue, thread: Thread) -> Any:
@@ -210,7 +210,7 @@ def stats(  # noqa: PLR0913 - each is an option
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
     target: Target,
 ) -> Answer:
-    """Count what became of follow-ups, and compare them with the hold-out.
+    """Show the outcomes of follow-ups, compared with the hold-out.
 
     By agent, trigger and variant of the prompt; docs/outcomes.md explains the numbers.
     """
@@ -305,11 +305,11 @@ def _sentences(found: Json) -> Iterator[str]:
         )
     if (reminders := found["reminders"])["sent"]:
         yield (
-            f"Reminders: {reminders['sent']:,} sent, {reminders['plainly']:,} of them in plain "
-            "words, because the model failed or did not name what to remind of."
+            f"Reminders: {reminders['sent']:,} sent, {reminders['plainly']:,} of them with the "
+            "stored text, because the model failed or did not mention it."
         )
     if found["unmarked"]:
-        yield f"{found['unmarked']} stored triggers have no metadata: a store loses data."
+        yield f"{found['unmarked']} stored triggers have no metadata: the database loses data."
 
 
 def _rate(rate: Json | None) -> str:

@@ -147,8 +147,8 @@ async def check_counts(tx: Tx, thread: Thread, counted: FollowUpCounts) -> None:
     await tx.lock(f"user {thread.user_id}")
     if counted != await count_follow_ups(tx, thread.id, counted.day_began, counted.leaving_out):
         raise ConflictError(
-            f"The user of thread {thread.id!r} got a follow-up since they were counted; ask the "
-            "gates again. Nothing was written."
+            f"The user of thread {thread.id!r} got another follow-up after they were counted; "
+            "check the gates again. Nothing was written."
         )
 
 
@@ -157,7 +157,7 @@ def check_timer(timer: NewTimer) -> None:
     if (timer.kind is TimerKind.CONTINUATION) is (timer.batch is None):
         raise UsageError(
             f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "
-            "a continuation goes on in one, others begin their own. Nothing was written."
+            "only a continuation has a batch, and needs one. Nothing was written."
         )
     if timer.kind is not TimerKind.CONTINUATION:
         check_trigger_name(timer.trigger_type)

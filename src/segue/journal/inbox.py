@@ -312,8 +312,8 @@ def _held_until(arrival: Arrival, queued_at: datetime, now: datetime) -> datetim
 def _check_arrival(arrival: Arrival) -> None:
     if arrival.collect is not None and not timedelta(0) < arrival.collect <= LONGEST_COLLECT:
         raise UsageError(
-            f"Messages are collected for more than nothing and at most {LONGEST_COLLECT}, not for "
-            f"{arrival.collect}. Nothing was written."
+            f"collect is {arrival.collect}; expected more than 0 and at most {LONGEST_COLLECT}. "
+            "Nothing was written."
         )
 
 

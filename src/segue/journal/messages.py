@@ -145,7 +145,7 @@ class Messages(Part):
         """
         rows = await tx.all(_AMONG, thread=thread_id, batches=[*batches], size=WINDOW_BYTES)
         if not rows:
-            raise NotFoundError(f"There is none of these batches in thread {thread_id!r}.")
+            raise NotFoundError(f"None of these batches is in thread {thread_id!r}.")
         groups = [[*members] for _, members in groupby(rows, key=itemgetter("batch"))]
         return readable(lambda members: _to_batch(members, keep=False), groups)
 

@@ -178,7 +178,7 @@ def to_micros(moment: datetime) -> int:
 def lease_end(now: datetime, lease_for: timedelta) -> datetime:
     """When a lease ends. One without an end would never be taken over from a dead worker."""
     if not timedelta(0) < lease_for <= LONGEST_LEASE:
-        raise UsageError(f"A lease lasts more than nothing and at most a year, not {lease_for}.")
+        raise UsageError(f"lease_for is {lease_for}; expected more than 0 and at most a year.")
     return aware(now) + lease_for
 
 

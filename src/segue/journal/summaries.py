@@ -63,12 +63,12 @@ class Summaries(Part):
         if a batch is missing.
         """
         if not batches:
-            raise UsageError("A summary stands for at least one batch.")
+            raise UsageError("A summary must replace at least one batch.")
         thread = await lock_thread(tx, thread_id)
         previous = await newest_summary(tx, thread_id)
         if follows is not None and follows != (previous.id if previous else 0):
             raise ConflictError(
-                f"The summary of thread {thread_id!r} is another one by now; read it again. "
+                f"The summary of thread {thread_id!r} has changed; read it again. "
                 "Nothing was written."
             )
         await _archive(tx, thread_id, batches)

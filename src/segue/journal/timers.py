@@ -124,8 +124,8 @@ class Timers(Part):
             return equal
         if epoch not in (None, thread.epoch):
             raise ConflictError(
-                f"The user wrote in thread {thread.id!r} or dropped its follow-ups since this was "
-                "decided. Nothing was written."
+                f"The user wrote in thread {thread.id!r} or cancelled its follow-ups after this "
+                "was decided. Nothing was written."
             )
         if most is not None:
             await _check_room(tx, thread, *most)
@@ -210,8 +210,8 @@ class Timers(Part):
         covered = {timer.id, *together}
         if await tx.run(_FIRE, turn=turn.id, now=now, ids=[*covered]) != len(covered):
             raise ConflictError(
-                f"Another message covers an event of thread {thread.id!r} since they were "
-                "gathered; gather them again. Nothing was written."
+                f"Another message already covers an event of thread {thread.id!r}; collect the "
+                "events again. Nothing was written."
             )
         if again is not None:
             await _wait_again(tx, timer, again, thread.epoch)
@@ -381,13 +381,11 @@ async def _check_room(tx: Tx, thread: Thread, most: int, most_of_user: int) -> N
     )
     [found] = await tx.all(sql, user=thread.user_id, thread=thread.id)
     if found["here"] >= most:
-        raise ConflictError(
-            f"This thread has {most} reminders, the most it can have; cancel one first."
-        )
+        raise ConflictError(f"This thread has {most} reminders, the maximum; cancel one first.")
     if found["all_threads"] >= most_of_user:
         raise ConflictError(
-            f"There are {most_of_user} reminders in all conversations of this user, the most that "
-            "are possible; cancel one first."
+            f"This user has {most_of_user} reminders in all conversations, the maximum; cancel one "
+            "first."
         )
 
 

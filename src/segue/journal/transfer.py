@@ -158,12 +158,12 @@ class _Restore:
         if not self._skip_existing:
             user = f"user {row.get('user_id')!r:.60}"
             what = {
-                THREADS.name: f"Thread {row.get('id')!r:.60} is",
-                USERS.name: f"Preferences of {user} are",
-                MEMORIES.name: f"Memory {row.get('key')!r:.60} of {user} is",
+                THREADS.name: f"Thread {row.get('id')!r:.60} exists",
+                USERS.name: f"Preferences of {user} exist",
+                MEMORIES.name: f"Memory {row.get('key')!r:.60} of {user} exists",
             }
             raise ConflictError(
-                f"{what[table.name]} here already; skip what is here, or import under new ids. "
+                f"{what[table.name]} already; skip existing data, or import under new ids. "
                 "Nothing was imported."
             )
         if table is THREADS:
@@ -189,7 +189,7 @@ class _Restore:
         values = {"agent": first["agent_id"], "batches": batches, "thread": first["thread_id"]}
         if (taken := await self._tx.find(sql, **values)) is not None:
             raise BatchTaken(
-                f"Batch {taken['batch']} is here already, in another thread; import under new ids. "
+                f"Batch {taken['batch']} already exists in another thread; import under new ids. "
                 "Nothing was imported."
             )
 

@@ -267,7 +267,7 @@ def _check_same(talk: SourceThread, record: MigrationState, thread: Thread | Non
     is_whole = record.going_to is None
     if thread is not None and is_whole and thread.last_position > record.last:
         raise ConflictError(
-            "It went on here since it was migrated; new messages of the source are not taken."
+            "It was continued here after its migration; new messages are not imported."
         )
 
 

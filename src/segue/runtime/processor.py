@@ -92,8 +92,8 @@ class SessionProcessor:
     def _check_attempts(self, turn: Turn) -> None:
         if self._rules.is_hopeless(turn.faults, turn.interruptions):
             raise BackendError(
-                f"The reply was begun {turn.attempts - 1} times and never finished; "
-                "it is not tried again."
+                f"The reply was started {turn.attempts - 1} times and never finished; "
+                "it is not retried."
             )
 
     async def _build_run(self, lease: TurnLease, agent: Agent) -> Run:

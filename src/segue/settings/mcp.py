@@ -60,5 +60,5 @@ class McpConfig(Config):
         wrong = {"command": ("headers",), "url": ("args", "env")}[mine]
         for name in wrong:
             if getattr(self, name):
-                raise UsageError(f"`{name}` goes with `{theirs}`, and this server has a `{mine}`")
+                raise UsageError(f"`{name}` is for `{theirs}`, but this server has a `{mine}`")
         return self

@@ -208,7 +208,7 @@ def _check_agents(scenario: Scenario) -> None:
     for number, event in enumerate(scenario.events, 1):
         if event.agent is not None and event.agent not in known:
             raise UsageError(
-                f"event {number}: agent: there is no {event.agent!r}; there are: {', '.join(known)}"
+                f"event {number}: agent: unknown {event.agent!r}; there are: {', '.join(known)}"
             )
         agent = scenario.agent_of(event)
         if event.replies is not None and (agent.model != SCRIPTED or agent.graph is not None):

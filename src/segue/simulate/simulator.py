@@ -160,7 +160,7 @@ def _answer(
     reports: Sequence[Json], chosen: Sequence[Autonomy], hours: Sequence[Any], zone: str
 ) -> Json:
     if any(len(report["entries"]) > _MOST_ENTRIES for report in reports):
-        raise UsageError(f"More than {_MOST_ENTRIES:,} things happen. {_TOO_LONG}")
+        raise UsageError(f"The story has more than {_MOST_ENTRIES:,} entries. {_TOO_LONG}")
     totals = [report["totals"] for report in reports]
     return {
         **{name: reports[0][name] for name in ("title", "start", "end")},

@@ -78,7 +78,7 @@ class VirtualClock:
     async def advance(self, span: timedelta) -> None:
         """Let a span of time pass, and run everything that is due in it."""
         if span < timedelta(0):
-            raise UsageError(f"Time cannot run back: {span}.")
+            raise UsageError(f"Time cannot go backwards: {span}.")
         await self.advance_to(self._now + span)
 
     async def advance_to(self, moment: datetime) -> None:
@@ -105,7 +105,7 @@ class VirtualClock:
                         return
         except TimeoutError:
             raise UsageError(
-                f"{self._awake} tasks still work at {self._now.isoformat()} after "
+                f"{self._awake} tasks still run at {self._now.isoformat()} after "
                 f"{self._patience:g} s: does one of them wait for something other than the clock?"
             ) from None
 

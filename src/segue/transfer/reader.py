@@ -107,9 +107,9 @@ class ExportReader:
         self._counts["message"] += len(messages)
         rows = [_message_row(each, trusted=self._trusted) for each in messages]
         if any(to_id(row["batch"]) != line.get("batch") for row in rows):
-            raise FormatError("holds a message of another batch.")
+            raise FormatError("contains a message of another batch.")
         if len({row["message_id"] for row in rows}) < len(rows):
-            raise FormatError("holds a message twice.")
+            raise FormatError("contains a message twice.")
         if len({row["archived"] for row in rows}) > 1:
             raise FormatError("has a batch that is archived in part.")
         return rows
@@ -133,21 +133,25 @@ class ExportReader:
     def _check_rising(self, table: Table, row: Row) -> None:
         key = table.key_of(row)
         if key <= self._last.get(table.name, ()):
-            raise FormatError(f"is a second {'/'.join(map(str, key))!r:.60}, or out of order.")
+            raise FormatError(f"repeats {'/'.join(map(str, key))!r:.60}, or is out of order.")
         self._last[table.name] = key
 
     def _check_footer(self, line: Line) -> None:
         if self.line == 1:
             raise FormatError("is a footer; expected a header.")
         if line.get("sha256") != self._digest.hexdigest():
-            raise FormatError("has another sha256 than the lines before; the file was changed.")
+            raise FormatError(
+                "does not match the sha256 of the lines before; the file was changed."
+            )
         if line.get("counts") != dict(sorted(self._counts.items())):
-            raise FormatError("counts other lines than those before; the file was changed.")
+            raise FormatError(
+                "does not match the counts of the lines before; the file was changed."
+            )
 
 
 def _message_row(given: Any, *, trusted: bool) -> dict[str, Any]:
     if not isinstance(given, dict) or not isinstance(given.get("message"), dict):
-        raise FormatError("holds a message that is not one.")
+        raise FormatError("contains something that is not a message.")
     beside = decoded(MESSAGES, given, BESIDE_MESSAGE)
     body = given["message"]
     try:

@@ -145,7 +145,7 @@ def parse_schedule(
 def _span(given: str | timedelta) -> timedelta:
     span = given if isinstance(given, timedelta) else parse_duration(given)
     if span <= timedelta():
-        raise UsageError("`after` must be longer than nothing; pass a duration such as '20m'.")
+        raise UsageError("`after` must be more than zero; pass a duration such as '20m'.")
     return span
 
 

@@ -220,13 +220,13 @@ class Database:
             )
         if isinstance(error, PoolTimeout):
             return BackendError(
-                f"PostgreSQL: no connection within {WAIT_SECONDS:g} s: the server is away, or all "
-                f"{self._pool_size} connections are in use. Nothing was written."
+                f"PostgreSQL: no connection within {WAIT_SECONDS:g} s: the server does not answer, "
+                f"or all {self._pool_size} connections are in use. Nothing was written."
             )
         if isinstance(error, LockNotAvailable):
             return BackendError(
-                "PostgreSQL: another session holds what this step needs, most likely its thread, "
-                "and did not let go within the lock_timeout. Nothing was written."
+                "PostgreSQL: another session holds a lock that this step needs, probably on its "
+                "thread, and did not release it within lock_timeout. Nothing was written."
             )
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return BackendError(f"PostgreSQL: {reason.rstrip('.')}. Nothing was written.")
@@ -269,7 +269,7 @@ async def fetch_row(db: Connection, query: LiteralString) -> DictRow:
     """The row of a query that must return one."""
     row = await (await db.execute(query)).fetchone()
     if row is None:
-        raise NotFoundError("A row that must be there is missing. Nothing was written.")
+        raise NotFoundError("A required row is missing. Nothing was written.")
     return row
 
 

@@ -153,7 +153,7 @@ async def _respond(segue: Segue, thread: Thread, given: InputRespond) -> Json:
     asked = (waiting.ending or {}).get("questions", {})
     given_by_id = {each.interrupt_id: each.response for each in given.responses or [given]}
     if unknown := sorted(str(n) for n in given_by_id if n is not None and n not in asked):
-        raise NotFoundError(f"No question {unknown[0]!r:.60} waits in this thread.")
+        raise NotFoundError(f"This thread has no open question {unknown[0]!r:.60}.")
     answer = given_by_id.get(None, given_by_id)
     turn = await segue.answer(waiting, check_answer(answer, "response"))
     return {"run_id": to_text(turn.id)}

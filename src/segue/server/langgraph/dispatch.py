@@ -170,7 +170,7 @@ def check_run(connection: HTTPConnection, new: RunIn) -> Task:
 def check_answer(given: Any, name: str) -> Any:
     """As JSON that every store takes; null would make the graph ask again."""
     if (answer := plain_json(given)) is None:
-        raise UsageError(f"{name}: null answers nothing.")
+        raise UsageError(f"{name}: null is not an answer.")
     return answer
 
 

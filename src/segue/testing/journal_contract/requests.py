@@ -95,7 +95,7 @@ async def test_an_event_that_was_told_meanwhile_is_not_told_again(
     one, two = await journal.timers.claim_due("w", now=chat.now, lease_for=HOUR)
     assert await chat.fire(one, together=[first.id]) is not None
     turns = await chat.turns()
-    with pytest.raises(ConflictError, match="gather them again"):
+    with pytest.raises(ConflictError, match="collect the events again"):
         await chat.fire(two, together=[first.id, second.id])
     assert await chat.turns() == turns
     assert await chat.fire(two, together=[second.id]) is not None
