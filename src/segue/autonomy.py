@@ -1,9 +1,9 @@
-"""When an agent may speak first: plain functions for a scheduler of your own, types for deciders.
+"""When an agent may speak first: plain functions for your own scheduler, types for deciders.
 
-`judge` reads what a reply left open and plans a follow-up, `next_delay` says when it is due,
-`PolicyGates.check` whether it may be sent then, and `parse_schedule` when a reminder comes. Times
-come in as arguments, and nothing is stored. `examples/own_scheduler.py` uses all of it. A custom
-`Decider` returns a `Plan` or a `DeciderResult`.
+`judge` finds what a reply left open and plans a follow-up, `next_delay` computes when it is due,
+`PolicyGates.check` decides whether it may be sent then, and `parse_schedule` computes the times of
+a reminder. Times are arguments, and nothing is stored. `examples/own_scheduler.py` uses all of it.
+A custom `Decider` returns a `Plan` or a `DeciderResult`.
 """
 
 from segue.core.autonomy.decide import Delays, Plan, Sign, judge

@@ -110,7 +110,9 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
         stack.push_async_callback(ids.close)
         saver = checkpoints.saver()
         await check_integrity(journal, saver, ids=ids, now=overrides.clock.now())
-        await asyncio.to_thread(_compile_phrases)  # else the first message would hold up the loop
+        await asyncio.to_thread(
+            _compile_phrases
+        )  # otherwise the first message would block the loop
         http = overrides.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())
@@ -204,7 +206,7 @@ def _notifier(kit: _Kit, deps: Deps) -> "Notifier | None":
 def _effects(
     kit: _Kit, deps: Deps, after_turn: AfterTurn, notifier: "Notifier | None"
 ) -> EffectRunner:
-    """What follows from a turn: a decision, compression, and deliveries elsewhere."""
+    """The effects of a turn: a decision, compression, and deliveries to other systems."""
     compressor = Compressor(
         deps.journal,
         deps.ids,
@@ -220,7 +222,7 @@ def _effects(
 
 
 def _check_models(settings: Settings, overrides: Overrides) -> None:
-    """A misspelt id would call the real model instead."""
+    """With a misspelt id, the real model would be called."""
     ids = [config.id for config in settings.agents]
     if unknown := sorted(set(overrides.models) - set(ids)):
         raise UsageError(
@@ -342,7 +344,7 @@ async def _prepare(books: Mapping[str, MemoryBook]) -> None:
             await book.load()
             await book.reembed(report, agent_id)
         except SegueError as error:
-            # Full text finds them meanwhile; the next start tries again.
+            # Until then full text finds them; the next start tries again.
             logger.warning("Memories of agent %s were not embedded: %s", agent_id, error)
 
 

@@ -1,4 +1,4 @@
-"""`Conversations`: the part of `Segue` that begins, lists and reads threads.
+"""`Conversations`: the part of `Segue` that creates, lists and reads threads.
 
 `Segue` is `Conversations`, `Initiative` on top of it, and the rest on top of both.
 """
@@ -22,7 +22,7 @@ _NEWEST: Final = 100
 
 
 def check_lasting(thread: Thread) -> Thread:
-    """The thread; `ConflictError` if it goes with the run that it was made for, and all in it."""
+    """The thread; `ConflictError` if it is temporary, so that everything in it will be deleted."""
     if TEMPORARY in thread.settings:
         raise ConflictError(
             f"Thread {thread.id!r:.60} is deleted when its run ends, so it takes nothing else; "
@@ -95,7 +95,7 @@ class Conversations:
         return await self._notified(created)
 
     async def assign_thread(self, thread: Thread | str, agent_id: str) -> Thread:
-        """Give an empty thread to another agent; `ConflictError` if it has begun."""
+        """Assign an empty thread to another agent; `ConflictError` if it is not empty."""
         agent = self.get_agent(agent_id).id
         return await self._notified(await self._journal.threads.assign(id_of(thread), agent))
 
@@ -105,7 +105,7 @@ class Conversations:
     async def set_thread_metadata(
         self, thread: Thread | str, metadata: Mapping[str, Any]
     ) -> Thread:
-        """Merge a client's own notes into those of a thread; None removes one."""
+        """Merge a client's metadata into a thread's; None removes a key."""
         known = metadata_of((await self.get_thread(id_of(thread))).settings)
         settings = metadata_settings(metadata, known)
         updated = await self._journal.threads.update(id_of(thread), settings=settings)
@@ -124,7 +124,7 @@ class Conversations:
         return await self._journal.threads.get(id_of(thread_id))
 
     async def find_newest_thread(self, user_id: str, agent_id: str | None = None) -> Thread | None:
-        """The thread that was updated last; not one that goes with its run."""
+        """The thread that was updated last, except temporary ones."""
         newest = await self.list_threads(user_id, agent_id, limit=_NEWEST)
         return next((thread for thread in newest if TEMPORARY not in thread.settings), None)
 
@@ -167,8 +167,8 @@ class Conversations:
         limit: int,
         only_waiting: bool = False,
     ) -> list[Turn]:
-        """A thread's turns, newest first: those that wrote the messages of a page of history, all,
-        or those that wait for an answer.
+        """A thread's turns, newest first: those of the messages of a history page, all turns, or
+        those that wait for an answer.
         """
         if page is not None:
             return await self._open_system.threads.turns_of(id_of(thread), page, limit=limit)

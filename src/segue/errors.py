@@ -71,7 +71,7 @@ class DeniedError(SegueError):
 class AnswerNeeded(SegueError):
     """The agent asked a question instead of answering.
 
-    `questions` are its questions by id; an answer to the turn `turn_id` lets it go on.
+    `questions` are its questions by id; an answer to the turn `turn_id` resumes it.
     """
 
     code = "answer_needed"

@@ -1,9 +1,9 @@
-"""What `Segue.listen` and `Segue.listen_user` give: events in order, each with a cursor to resume
+"""What `Segue.listen` and `Segue.listen_user` yield: events in order, each with a cursor to resume
 from.
 
 A cursor is text: the position of the last stored message, and the number of events since. A
 listener that resumes from it gets everything stored after it, and the whole text so far of the
-message that is being written; `MessageDelta.offset` tells which part of that it has already.
+message that is being written; `MessageDelta.offset` shows which part of that it already has.
 Positions rise over all threads of a user, so the same holds for a listener of all of them.
 
 `OutsideEvent` goes the other way: `Segue.wake` takes it.
@@ -72,7 +72,7 @@ class MessageRetracted:
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """An agent works in a thread; a follow-up starts when it is shown. A thread has one running
-    turn, and a listener that comes later gets this, too.
+    turn; a listener that connects later also gets this event.
     """
 
     turn_id: int
@@ -89,8 +89,8 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class ToolActivity:
-    """A call of a tool is `running`, `done` or `failed`. Its arguments and result are not for
-    listeners: they may quote what the user must not see.
+    """A call of a tool is `running`, `done` or `failed`. Listeners do not get its arguments and
+    result, which may contain text that the user must not see.
     """
 
     turn_id: int
@@ -108,7 +108,7 @@ class ThreadChanged:
 
 @dataclass(frozen=True, slots=True)
 class ThreadDeleted:
-    """A thread of the user was deleted; None: some were, list the threads again."""
+    """A thread of the user was deleted; with None, unknown ones: list the threads again."""
 
     thread_id: str | None
 
@@ -200,7 +200,7 @@ def parse_cursor(cursor: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideEvent:
-    """Something that happened, with an id that is the same whenever it is reported."""
+    """An event of another system; its id is the same each time it is reported."""
 
     id: str
     type: str = "event"
@@ -210,5 +210,5 @@ class OutsideEvent:
 
     @property
     def key(self) -> str:
-        """The same key is the same event."""
+        """Equal keys mean the same event."""
         return f"event:{self.source}:{self.id}"

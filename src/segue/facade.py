@@ -105,7 +105,7 @@ class Segue(Initiative):
     ) -> ImportResult:
         """Import a full export, all of it or nothing. `remap` gives every row a new id.
 
-        `trusted` also accepts what no user could send: system messages, addresses and file ids.
+        `trusted` also accepts content that no user could send: system messages, URLs and file ids.
         """
         ids = self._deps.ids if remap else None
         options = ImportOptions(ids, skip_existing=skip_existing, dry_run=dry_run, trusted=trusted)
@@ -115,10 +115,9 @@ class Segue(Initiative):
         return imported
 
     async def copy_thread(self, thread: Thread | str) -> Thread:
-        """A thread of its own with all that was said, its summary and its graph's state.
+        """A new thread with the messages, the summary and the graph's state of this one.
 
-        What waits stays with the original: the copy brings no reminder and no follow-up twice, and
-        counts none twice.
+        Pending reminders and follow-ups stay with the original: none is sent or counted twice.
         """
         original, now = check_lasting(await self.get_thread(id_of(thread))), self._deps.clock.now()
         scope = Scope(threads=[original.id], user_id=original.user_id)
@@ -129,7 +128,7 @@ class Segue(Initiative):
                 file.write(line)
             copied = await self.import_file(file, remap=True, trusted=True)
         made = await self._journal.threads.update(copied.renamed[original.id])
-        return await self._notified(made)  # listeners of the user hear of it
+        return await self._notified(made)  # tells the user's listeners
 
     async def send(
         self,
@@ -237,7 +236,7 @@ class Segue(Initiative):
     async def answer(
         self, turn: Turn | int, answer: Any, *, client_message_id: str | None = None
     ) -> Turn:
-        """Answer the question that a turn waits with."""
+        """Answer a turn's question."""
         if not isinstance(turn, Turn | int):
             raise NotFoundError(f"A turn is named by its id, not by {type(turn).__name__}.")
         turn_id = turn if isinstance(turn, int) else turn.id
@@ -255,7 +254,7 @@ class Segue(Initiative):
         limit: int = 50,
         before: int | None = None,
     ) -> list[Memory]:
-        """What an agent knows about a user, newest first; `before` is the id of a memory."""
+        """An agent's memories of a user, newest first; `before` is the id of a memory."""
         return await self._journal.memories.list_of(
             self.get_agent(agent_id).id, user_id, limit=limit, before=before
         )
@@ -301,7 +300,7 @@ class Segue(Initiative):
 
     @property
     def inspector(self) -> Inspector:
-        """What operators see of all users."""
+        """The operators' view of all users."""
         deps = self._deps
         return Inspector(deps.journal, self._system.settings.agents, deps.clock, deps.zone)
 
@@ -313,9 +312,9 @@ class Segue(Initiative):
         return notifier
 
     async def settle_batch(self, thread: Thread | str, batch: int) -> None:
-        """Close an open batch: the question that it waits with, or its continuation, is given up.
+        """Close an open batch; its question or continuation is dropped.
 
-        `ConflictError` if it is complete, or a turn works on it.
+        `ConflictError` if it is complete, or a turn is working on it.
         """
         found, deps = await self.get_thread(id_of(thread)), self._deps
         await self._journal.turns.settle(found.id, batch, ids=deps.ids, now=deps.clock.now())
@@ -323,7 +322,7 @@ class Segue(Initiative):
         await self._open_system.runtime.sweeper.drop({batch})
 
     async def retry_effect(self, effect_id: int) -> Effect:
-        """Try an effect again that was given up, at once."""
+        """Retry a dead effect at once."""
         effect = await self._journal.effects.revive(effect_id, now=self._deps.clock.now())
         self._deps.wakeups.effects.now()
         return effect
@@ -354,7 +353,7 @@ class Segue(Initiative):
 
 
 def _is_copied(table: Table, row: Row) -> bool:
-    """Turns that replied are: they tell that a message was answered, and by what."""
+    """Turns that replied are copied: they record which reply answered a message."""
     if table is not TURNS:
         return table in (SUMMARIES, STATES)
     is_over = row["finished_at"] is not None and not row["is_waiting"]

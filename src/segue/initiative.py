@@ -40,9 +40,9 @@ class Initiative(Conversations):
     async def follow_up(self, thread: Thread | str, **request: Any) -> Timer:
         """Let the agent write first, also in a thread without a message.
 
-        `at` or `after` say when, `trigger`, `prompt` and `data` what the model is asked and given,
-        `reason` is for operators; the same `key` again returns the first. The gates decide when it
-        is due, and a message of the user voids it.
+        `at` or `after` sets the time; the model gets the `prompt`, or that of the `trigger`, and
+        the `data`; `reason` is for operators. A second call with the same `key` returns the first
+        follow-up. The gates are checked when it is due, and a message of the user voids it.
         """
         wanted, found = _parse_request(request), await self._lasting(thread)
         return await self._open_system.requests.follow_up(found, wanted)
@@ -57,8 +57,8 @@ class Initiative(Conversations):
     ) -> Timer:
         """Let the agent tell a user about an event, once for each id of its source.
 
-        For a `user_id`, in the thread that was updated last, or in a new one. Several events that
-        come close together become one message; while the user is talking, they wait.
+        For a `user_id`, in the thread that was updated last, or in a new one. Events that arrive
+        close together become one message; they wait for a pause in the conversation.
         """
         requests = self._open_system.requests
         if (thread is None) is (user_id is None):
@@ -67,7 +67,7 @@ class Initiative(Conversations):
             requests.check(event, self.get_agent(agent_id).id)  # before a thread is made for it
             owner = check_name(user_id, "user_id")
             if known := await self._journal.timers.find_by_key(owner, event.key):
-                return known  # another thread may have become the newest since
+                return known  # another thread may be the newest now
             found = await self._thread_for(owner, agent_id)
         else:
             found = await self._lasting(thread)
@@ -88,8 +88,8 @@ class Initiative(Conversations):
         self, thread: Thread | str, text: str, *, key: str | None = None, **when: Any
     ) -> Reminder:
         """Remind the user `after` a duration, `at` a local time, or by the rule `every`, which may
-        end `until` a local time; the same `key` again returns the first. `UsageError` says what is
-        wrong.
+        end `until` a local time. A second call with the same `key` returns the first reminder.
+        `UsageError` says what is wrong.
         """
         own, found = requested_key(key), await self._lasting(thread)
         return await self._open_system.reminders.remind(found, text, key=own, **when)
@@ -97,14 +97,14 @@ class Initiative(Conversations):
     async def list_reminders(
         self, user_id: str | None = None, *, thread: Thread | str | None = None
     ) -> list[Reminder]:
-        """The reminders of a user or of a thread that still wait, in the order of their times."""
+        """The pending reminders of a user or of a thread, in the order of their times."""
         reminders = self._open_system.reminders
         if thread is not None:
             return await reminders.list_of_thread(await self.get_thread(id_of(thread)))
         return await reminders.list_of_user(check_text(user_id, "user_id"))
 
     async def cancel_reminder(self, reminder_id: int, *, user_id: str | None = None) -> Reminder:
-        """`NotFoundError` if none waits with this id, or, if a user is given, it is another's."""
+        """`NotFoundError` if no pending reminder has this id, or if it is not the given user's."""
         return await self._open_system.reminders.cancel(reminder_id, user_id=user_id)
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
@@ -166,8 +166,8 @@ class Initiative(Conversations):
 
 
 def _as_shown(timer: Timer) -> Timer:
-    """Without prompt and data, and without the reason of a request or of an agent's own wish to go
-    on, which are for operators: the inspector shows them.
+    """Without prompt, data and the reason of a request or continuation, which only operators see,
+    in the inspector.
     """
     shown = replace(timer, payload={}, reason=None if timer.key else timer.reason)
     if timer.kind is not TimerKind.CONTINUATION:

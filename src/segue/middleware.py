@@ -51,9 +51,9 @@ Response = ExtendedModelResponse[Any]
 class BatchHistory(AgentMiddleware[Any, Any, Any]):
     """Stamps the messages of the state, gives the model whole batches, and strips the metadata.
 
-    A human message begins a batch: one of a person, or a `synthetic_message`. Batches that a crash
-    left open are settled in the model's view. `max_tokens` is the model's window. Of several
-    processes, each needs `ids` with its own node. Put it last.
+    A human message starts a batch: a user's message, or a `synthetic_message`. Batches that a crash
+    left open are settled in the model's view. `max_tokens` is the model's window. Each of several
+    processes needs `ids` with its own node. Put it last.
     """
 
     def __init__(self, max_tokens: int | None = None, ids: SnowflakeSource | None = None) -> None:
@@ -74,7 +74,7 @@ class BatchHistory(AgentMiddleware[Any, Any, Any]):
         return self._answered(await handler(self._view(request, batches)), new, batches[-1])
 
     def _stamped(self, messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[Batch]]:
-        """The messages that had no batch, stamped, and all batches."""
+        """The newly stamped messages, and all batches."""
         known = [MessageMetadata.of(message) for message in messages]
         # The clock may have been set back since the newest message.
         self._ids.next(after=max((each.position or 0 for each in known), default=0))

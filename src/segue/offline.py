@@ -1,6 +1,6 @@
-"""`OfflineSegue`: stored data without agents at work, as the command line reads and changes it.
+"""`OfflineSegue`: stored data without running agents, as the command line reads and changes it.
 
-It imports no model and no LangGraph: commands that only look have to start quickly.
+It imports no model and no LangGraph: read-only commands must start quickly.
 """
 
 import os
@@ -39,7 +39,7 @@ _LEASE: Final = timedelta(hours=1)
 class OfflineSegue:
     """The data of all users. Made by `open_offline`.
 
-    `journal` is for the parts of Segue that work on all of it: replay, migration, compression.
+    `journal` is for replay, migration and compression, which need all of it.
     """
 
     settings: Settings

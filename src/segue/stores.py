@@ -33,7 +33,7 @@ def journal_of(settings: Settings) -> Journal:
 
 
 def checkpoints_of(settings: Settings) -> "Checkpoints":
-    """The checkpoints of turns at work, not opened yet."""
+    """The checkpoints of running turns, not opened yet."""
     # Imported here: commands that only read the journal do not need LangGraph.
     if settings.is_postgres:
         require_postgres()

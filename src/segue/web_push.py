@@ -1,4 +1,4 @@
-"""Web Push: a message that only one browser can read, and the token that names its sender.
+"""Web Push: a message that only one browser can read, and the token that identifies its sender.
 
 Pure: keys, salts and times are arguments. RFC 8291 (encryption), 8188 (aes128gcm) and 8292 (VAPID).
 """

@@ -114,7 +114,7 @@ def _is_recent(timestamp: int, now: datetime, tolerance: timedelta) -> bool:
 
 
 def _matches(expected: str, given: Sequence[str]) -> bool:
-    """Several signatures let a secret be replaced without a gap. All of them are compared, in
+    """Several signatures allow a secret to be rotated without a gap. All of them are compared, in
     constant time, so that the time taken does not reveal which one matched.
     """
     digest = expected.encode()

@@ -80,7 +80,9 @@ class Batch:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether other turns may read it: complete, or with its reply and only to be continued."""
+        """Whether other turns may read it: complete, or with a reply and only waiting for its
+        continuation.
+        """
         is_waiting = self.state is BatchState.AWAITING_CONTINUATION
         return self.is_complete or (is_waiting and not (self._missing_head or self._missing_reply))
 
@@ -104,7 +106,7 @@ class Batch:
     def with_messages(
         self, messages: Iterable[BaseMessage], metadata: Iterable[MessageMetadata] | None = None
     ) -> "Batch":
-        """The batch with messages at its end; metadata that is known is not read again."""
+        """The batch with messages at its end; known metadata is not read again."""
         more = list(messages)
         known = map(MessageMetadata.of, more) if metadata is None else metadata
         longer = Batch(self.id, [*self.messages, *more])
@@ -113,13 +115,13 @@ class Batch:
         return longer
 
     def is_expired(self, now: datetime, timeout: timedelta = BATCH_TIMEOUT) -> bool:
-        """Whether the batch is unfinished and nothing happened in it for `timeout`."""
+        """Whether the batch is unfinished and has had no message for `timeout`."""
         millis_of(now)  # raises if it has no time zone
         return not self.is_complete and now - self.last_activity_at > timeout
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """What readers derived from the batch, by its type; a batch never changes."""
+        """Values that readers derived from the batch, by their type; a batch never changes."""
         return {}
 
     @cached_property
@@ -170,7 +172,7 @@ class Batch:
 
     @property
     def _continuation_pending(self) -> bool:
-        """Whether a requested continuation is still to come; settling ends the wait, too.
+        """Whether a requested continuation is still pending; settling also ends the wait.
 
         Duplicate and orphan results request nothing.
         """
@@ -186,7 +188,9 @@ class Batch:
 
     @property
     def _missing_head(self) -> str | None:
-        """A batch cut at the front, by a row limit say, is open until it is settled."""
+        """A batch whose beginning is missing, such as after a row limit, is open until it is
+        settled.
+        """
         if any(m.sequence_num == 0 or m.settled for m in self._metadata):
             return None
         return "The first message is missing."
@@ -247,7 +251,7 @@ INTERRUPTED_RESULT: Final = (
     "Interrupted: this call did not finish, and it is not known whether it took effect."
 )
 CUT_OFF_REPLY: Final = "My reply was cut off here before I could finish it."
-# Closes a batch whose reply is in, but whose continuation does not come any more.
+# Closes a batch that has a reply, but whose continuation was cancelled.
 NOT_CONTINUED: Final = "I meant to go on with this later, but that was called off."
 
 

@@ -1,7 +1,7 @@
 """Tool calls and their results: finding them in a message and pairing them.
 
-Call ids come from the provider and repeat, in one message and across a thread, so an id is never
-used as a unique key: a result belongs to the nearest earlier call that is still open.
+Call ids come from the provider and repeat, in one message and across a thread, so ids are not
+unique keys: a result belongs to the nearest earlier call that is still open.
 """
 
 import json
@@ -74,7 +74,7 @@ def calls_of(message: BaseMessage) -> list[Call]:
     if not isinstance(message, AIMessage):
         return []
     if isinstance(message.content, str) and not (message.tool_calls or message.invalid_tool_calls):
-        return []  # most messages, and this is asked for each one of a window
+        return []  # most messages, and this runs for each message of a window
     calls = [Call(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls]
     calls += [
         Call(c["id"] or "", c["name"] or "", _arguments(c["args"]), malformed=True)
@@ -107,7 +107,7 @@ def blocks_of(message: BaseMessage) -> list[str | dict[str, Any]]:
 def has_content(message: BaseMessage) -> bool:
     """Whether a message has content besides tool calls and reasoning."""
     content = message.content
-    if isinstance(content, str):  # most messages, and all of a history are asked
+    if isinstance(content, str):  # most messages, and this runs for each message of a history
         return bool(content.strip() or words_beside(message))
     shown = (block for block in content if not is_of_type(block, _NOT_CONTENT))
     return not all(map(is_blank, shown)) or bool(words_beside(message))

@@ -1,7 +1,7 @@
-"""The notes that a client keeps on a thread, such as the id of a customer.
+"""The metadata that a client keeps on a thread, such as the id of a customer.
 
-They are stored among the thread's settings, each under a name of its own, so that two clients can
-set different ones at once. No model and no gate reads them.
+It is stored in the thread's settings, each key separately, so that two clients can set different
+keys at the same time. Models and gates never read it.
 """
 
 import json
@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 10_000
 
 
 def metadata_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The notes among the settings of a thread."""
+    """The client metadata in a thread's settings."""
     found = ((name, value) for name, value in settings.items() if is_metadata(name))
     return {name.removeprefix(_PREFIX): value for name, value in found}
 
@@ -29,7 +29,7 @@ def is_metadata(setting: str) -> bool:
 def metadata_settings(
     given: Mapping[str, Any], known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The settings for notes that are added to the `known` ones; None removes one.
+    """The settings that add metadata to the `known` ones; None removes a key.
 
     `UsageError` if there are too many, or they are too large.
     """

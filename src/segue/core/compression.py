@@ -1,4 +1,4 @@
-"""Compression: which whole batches leave a window that has grown too long, and what they said.
+"""Compression: which whole batches leave a window that is too long, and their transcript.
 
 The unit is a complete batch. The current batch, the last `keep` before it and every unfinished one
 stay; an unfinished one does not block the others. The transcript of those that leave is summarised;
@@ -50,7 +50,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompressionTarget:
-    """How many tokens may stay, which batches leave, and how many of the last ones never do.
+    """How many tokens may stay, which batches leave, and how many recent ones always stay.
 
     With `time_decay`, a batch that is `half_life` old counts half as much as a new one.
     """
@@ -79,9 +79,9 @@ def choose_batches(
 ) -> Choice:
     """Choose batches to leave until the rest is within the target or no more may leave.
 
-    Batches come in any order. With a current batch, it and all after it stay, and the last `keep`
-    complete ones before it; without one, the last `keep` complete ones. The oldest leave first, or
-    the least important; of equals, the oldest.
+    Batches come in any order. The current batch, all later ones and the last `keep` complete ones
+    before it stay; without a current batch, the last `keep` complete ones. The oldest leave first,
+    or the least important; of equals, the oldest.
     """
     complete = sorted((b for b in batches if b.is_complete), key=lambda batch: batch.id)
     earlier = [b for b in complete if current is None or b.id < current]
@@ -205,7 +205,7 @@ def first_fitting(batches: Sequence[Batch], max_tokens: int) -> list[Batch]:
 def cut_at_sentence(text: str, max_tokens: int) -> str:
     """The text, or as many of its first sentences as fit; if none fits, its first words."""
     size = max(max_tokens, 0) * BYTES_PER_TOKEN
-    # Do not scan megabytes to keep a page of them.
+    # Scanning megabytes to keep one page would be slow.
     text = storable(text[: _ROOMY * size + _ROOMY]).strip()
     if estimate_text(text) <= max_tokens:
         return text

@@ -1,4 +1,4 @@
-"""The context: which messages the model gets, in which order, within which budget.
+"""The context: the messages that the model gets, in order, within a budget.
 
 A whole batch or none of it: all complete batches that fit, newest first and without a gap, those
 that only wait for their continuation, and the current batch even if it is unfinished. The last
@@ -27,7 +27,7 @@ _MAX_ANSWER_TOKENS: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the model gets. `tokens` counts all of it; `reserved` is free for the answer."""
+    """What the model gets. `tokens` is its size; `reserved` is kept free for the reply."""
 
     messages: list[BaseMessage]
     dropped: list[Dropped]
@@ -59,11 +59,12 @@ def build_context(  # noqa: PLR0913  # all but three are keywords, and each is o
 
     Batches are read only as far as the budget reaches, so the cost grows with the budget and not
     with the history. `max_tokens` is the model's window; `answer_tokens` of it stay free (default:
-    a quarter, at most 4,096), and `extra_tokens` are sent besides, such as tool schemas. The
-    current batch is the one to answer: unlike other unfinished batches it is in, even if it alone
-    is over the budget; `NotFoundError` if it is missing. The last exchange before it, the newest
-    batches with a person's message and a reply, is in as well: whole if it fits, else with its
-    long texts cut. Unchanged messages are the caller's own objects; treat them as read-only.
+    a quarter, at most 4,096), and `extra_tokens` are used by other parts of the request, such as
+    tool schemas. The current batch is the one to answer: unlike other unfinished batches it is in,
+    even if it alone is over the budget; `NotFoundError` if it is missing. The last exchange before
+    it, the newest batches with a person's message and a reply, is in as well: whole if it fits,
+    else with its long texts cut. Unchanged messages are the caller's own objects; do not modify
+    them.
     """
     current = current_batch.id if isinstance(current_batch, Batch) else current_batch
     if current is not None:

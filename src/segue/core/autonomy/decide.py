@@ -41,7 +41,7 @@ LOOKED_BACK: Final = 3
 
 
 class Sign(Enum):
-    """What speaks for or against a follow-up: its trigger, if any, and the reason."""
+    """The finding for or against a follow-up: its trigger, if any, and the reason."""
 
     INTERRUPTED = (
         TriggerType.WAITING_FOR_DECISION,
@@ -118,11 +118,11 @@ class Plan:
 def judge(batch: Batch, earlier: Iterable[Batch] = (), *, interrupted: bool = False) -> Sign:
     """What the batch just finished leaves open.
 
-    `interrupted` means that the graph waits for a person. Of the `earlier` batches, in any order,
-    the last `LOOKED_BACK` count: a "no" ends the conversation after "Anything else?", and a user
+    `interrupted` means that the graph waits for a person. The last `LOOKED_BACK` of the `earlier`
+    batches, in any order, are read: a "no" ends the conversation after "Anything else?", and a user
     who searched two turns ago may still have to choose. An open matter beats a goodbye, since the
     user still wants to know. "How can I help you?" does not count as a question, only as a reason
-    to check in. A user who may have asked to be left alone is not followed up on.
+    to check in. If the user may have asked to be left alone, there is no follow-up.
     """
     sign = _sign_of_work(batch, interrupted=interrupted) or _sign_of_text(batch, earlier)
     if sign.trigger is None or not may_be_stop(user := _last_text(batch, HumanMessage)):
@@ -178,7 +178,7 @@ def _sign_of_english_text(
 
 
 def _sign_of_foreign_text(reply: str, user: str) -> Sign:
-    """Only an open question counts where the rules do not know the language."""
+    """Only an open question counts in a language that the rules do not know."""
     if says_goodbye(user):
         return Sign.CLOSED
     asks = any(map(is_question, sentences_of(reply)[-_ENDING:]))

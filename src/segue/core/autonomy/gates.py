@@ -37,13 +37,13 @@ class Gate(StrEnum):
     QUIET_HOURS = "quiet_hours"
 
 
-# A follow-up ends with the user's next message; news waits until the conversation rests.
+# The user's next message voids a follow-up; an event waits until the conversation pauses.
 FOR_FOLLOW_UPS: Final = frozenset(Gate) - {Gate.TALKING}
 FOR_EVENTS: Final = frozenset(Gate) - {Gate.SUPERSEDED}
-# What the user asked for comes when they asked for it, unless they want nothing any more.
+# A reminder is sent when the user wanted it, unless the user has opted out.
 FOR_CONTINUATIONS: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED})
 FOR_REMINDERS: Final = FOR_CONTINUATIONS | {Gate.STALE, Gate.MISSED}
-# A trigger of an owner's own may leave out the others.
+# The owner's own triggers may leave out the others.
 NEVER_LEFT_OUT: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED, Gate.SNOOZED, Gate.SUPERSEDED})
 
 
@@ -151,7 +151,7 @@ class _Case:
         """The end of a hold, if it is still ahead."""
         if since is None:
             return None
-        # Another process's clock may be ahead; that must not prolong the wait.
+        # A clock that is ahead in another process must not prolong the wait.
         until = after(min(since, self.facts.checked_at), hold)
         return until if self.moment < until else None
 
@@ -222,7 +222,7 @@ def _stale(case: _Case) -> _Result:
 
 
 def _missed(case: _Case) -> _Result:
-    """Lateness counts when the timer is found, not after a wait."""
+    """Lateness is measured when the timer is first checked, not after a wait."""
     facts = case.facts
     late = max(facts.checked_at - facts.due_at, NO_TIME)
     within = _WITHIN.fullmatch(facts.missed)

@@ -113,7 +113,7 @@ def as_utc(moment: datetime) -> datetime:
 
 
 def after(moment: datetime, delay: timedelta) -> datetime:
-    """`delay` of real time later; at most `LAST_MOMENT`."""
+    """The moment `delay` of real time later; at most `LAST_MOMENT`."""
     try:
         return as_utc(as_utc(moment) + delay)
     except OverflowError:
@@ -181,7 +181,7 @@ class LocalClock:
 
     @property
     def text(self) -> str:
-        """What the system message ends with, one fact per line."""
+        """The end of the system message, one fact per line."""
         lines = [f"Now: {self._date(self.at)}, {self._time(self.at)} ({self._zone_name})."]
         if self.may_write_first:
             lines.append(_MAY_WRITE_FIRST)

@@ -2,7 +2,7 @@
 
 Values only; the gates decide, and their caller collects the facts. Preferences are stored as plain
 settings of the user and of a thread. They are checked when they are set, and read leniently: a
-stored value that cannot be read counts as not set. `apply_request` turns what a user asks for in a
+stored value that cannot be read counts as not set. `apply_request` converts a user's request in a
 message into preferences.
 """
 
@@ -114,7 +114,7 @@ class Facts:
 
     @property
     def place(self) -> str:
-        """Which clock is used, as text; with the reason if it is UTC by default."""
+        """The time zone as text; with the reason if it is UTC by default."""
         if find_zone(self.zone) is not None:
             return f"in {self.zone}"
         given = f"time zone {self.zone!r:.60} is unknown" if self.zone else "no time zone is known"
@@ -214,7 +214,7 @@ def check_settings(settings: Mapping[str, Any], now: datetime | None = None) -> 
             raise UsageError(f"{name} is {value!r:.80}; expected {expected}.") from error
     if now is not None and (snoozed := settings.get("snoozed_until")) is not None:
         until = _moment(snoozed)
-        if until <= now:  # it would have no effect
+        if until <= now:  # a snooze into the past has no effect
             raise UsageError(
                 f"snoozed_until is {until.isoformat()}, which is past; expected a time after "
                 f"{as_utc(now).isoformat()}, or nothing to end a snooze."

@@ -1,7 +1,7 @@
 """A rule by which times repeat: an RRULE such as `FREQ=WEEKLY;BYDAY=MO;BYHOUR=9`, or a cron line.
 
 A rule is on the user's wall clock, without time zone; `schedule` converts its times. Rules are
-written by models and users: every search ends, also that of a rule that never comes.
+written by models and users: every search ends, also for a rule without any time.
 """
 
 import re
@@ -75,7 +75,7 @@ class Recurrence:
 def parse_recurrence(text: str, start: datetime) -> Recurrence:
     """The rule; what it leaves out is taken from `start`, a local time.
 
-    `UsageError` if it cannot be read, never comes, or comes more often than every 15 minutes.
+    `UsageError` if it cannot be read, has no time, or repeats more often than every 15 minutes.
     """
     given = read_recurrence(text).text
     if "=" in given:
@@ -93,7 +93,7 @@ def parse_recurrence(text: str, start: datetime) -> Recurrence:
 
 
 def read_recurrence(text: str) -> Recurrence:
-    """The rule as it is written; `UsageError` if it cannot be read. Looks for no times."""
+    """The rule as it is written; `UsageError` if it cannot be read. Does not compute times."""
     given = text.strip().upper().removeprefix("RRULE:")
     if len(given) > _LONGEST:
         raise UsageError(f"The rule is too long; the limit is {_LONGEST} characters.")
@@ -152,7 +152,7 @@ def _check_part(name: str, values: tuple[str, ...]) -> None:
 
 
 def _check_days(parts: Parts) -> None:
-    """Refuse what RFC 5545 gives another meaning than people expect, or none."""
+    """Refuse parts to which RFC 5545 gives an unexpected meaning, or none."""
     is_long = parts["FREQ"][0] in ("MONTHLY", "YEARLY")
     is_numbered = any(len(day) > 2 for day in parts.get("BYDAY", ()))
     if not is_long and (is_numbered or "BYSETPOS" in parts):

@@ -1,4 +1,4 @@
-"""When a reminder comes: once, or again and again by a rule, in the user's time zone.
+"""When a reminder is due: once, or repeatedly by a rule, in the user's time zone.
 
 Rules are evaluated on the wall clock and their times converted: a time that a clock change
 repeats comes once, one that it skips comes as much later as the clock was moved. The texts of
@@ -52,7 +52,7 @@ class Schedule:
         start = _wall(self.first, self._clock)
         since = max(_wall(moment, self._clock), start) - _CLOCK_CHANGE
         for wall in Recurrence(self.every).times(start, since):
-            # A skipped time moves behind times that are later on the clock.
+            # A skipped time may end up after times that are later on the clock.
             if found is not None and wall >= _wall(found, self._clock):
                 break
             at = as_utc(wall.replace(tzinfo=self._clock))
@@ -61,7 +61,7 @@ class Schedule:
         return None if found and self.until and found > self.until else found
 
     def moved_to(self, zone: str | None) -> "Schedule":
-        """The same times on the clock of another zone; what comes once keeps its moment."""
+        """The same local times in another zone; a single time keeps its moment."""
         there = find_zone(zone)
         if zone is None or there is None or zone == self.zone or self.every is None:
             return self
@@ -105,7 +105,7 @@ class Schedule:
             zone, every = stored["zone"], stored["every"]
             if find_zone(zone) is None:
                 raise UsageError(f"Time zone {zone!r:.60} is unknown.")
-            if every is not None:  # its times were looked for when it was set
+            if every is not None:  # its times were checked when it was set
                 every = read_recurrence(every).text
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UsageError(f"This is not a stored schedule: {error}") from None
