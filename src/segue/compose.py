@@ -110,9 +110,8 @@ async def compose(settings: Settings, overrides: Overrides) -> AsyncIterator[Sys
         stack.push_async_callback(ids.close)
         saver = checkpoints.saver()
         await check_integrity(journal, saver, ids=ids, now=overrides.clock.now())
-        await asyncio.to_thread(
-            _compile_phrases
-        )  # otherwise the first message would block the loop
+        # Otherwise the first message would block the loop.
+        await asyncio.to_thread(_compile_phrases)
         http = overrides.http
         if http is None:
             http = await stack.enter_async_context(httpx.AsyncClient())

@@ -1,4 +1,4 @@
-"""Durations as people write them: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
+"""Durations as text: `30s`, `10m`, `2h30m`, `3 days`, `1 week`.
 
 `show_duration` writes what `parse_duration` reads, `say_duration` plain English. `Duration` is the
 type of a setting that takes such text or a number of seconds; `OR_NONE` lets it be switched off.
@@ -51,7 +51,7 @@ def show_duration(span: timedelta) -> str:
 
 
 def say_duration(span: timedelta) -> str:
-    """A duration as a person says it, in at most two units: `2 hours and 5 minutes`."""
+    """A duration in words, in at most two units: `2 hours and 5 minutes`."""
     counts = [*dropwhile(lambda each: not each[0], _counts(max(int(span.total_seconds()), 0)))]
     said = (f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in counts[:2] if count)
     return " and ".join(said) or "0 seconds"

@@ -2,8 +2,8 @@
 
 A search covers one namespace, so other users' memories change nothing. The text score is BM25,
 summed by the database that holds the words; the vector score is the similarity. Both are
-standardised and added with weights: on real questions that beat either score alone at every size
-of a namespace, and beat fusion by rank.
+standardised and added with weights: on real questions this was better than either score alone at
+every size of a namespace, and better than fusion by rank.
 """
 
 import re
@@ -148,7 +148,7 @@ def _pairs(word: str) -> list[str]:
 
 # Number of memories with the best text scores that are ranked.
 TEXT_CANDIDATES: Final = 200
-# A smaller deviation is rounding, which must not be scaled up to look like a difference.
+# A smaller deviation is a rounding error, which must not be scaled up.
 _MIN_DEVIATION: Final = 1e-6
 
 

@@ -1,7 +1,7 @@
-"""Making messages and choosing which ones a person sees.
+"""Making messages, and choosing which ones a user sees.
 
 `user_message` takes what clients send, `synthetic_message` makes Segue's own prompts, and
-everything shown to a person passes through `visible_messages`.
+everything shown to a user passes through `visible_messages`.
 """
 
 import json
@@ -94,19 +94,19 @@ def check_request(prompt: Any, data: Any) -> None:
 
 
 def continuation_message(reason: str | None = None) -> HumanMessage:
-    """Lets the agent go on with its batch; a human message, since providers may refuse others."""
+    """The message that continues a batch; a human message, since providers may refuse others."""
     metadata = MessageMetadata(synthetic=True, trigger_reason=reason)
     return HumanMessage(CONTINUATION_PROMPT, additional_kwargs=metadata.to_kwargs())
 
 
 def background_message(message: BaseMessage) -> HumanMessage:
-    """A stamped text that no person wrote, such as a summary, as a hidden human message."""
+    """A stamped text that the user did not write, such as a summary, as a hidden human message."""
     metadata = replace(MessageMetadata.of(message), synthetic=True)
     return HumanMessage(message.content, id=message.id, additional_kwargs=metadata.to_kwargs())
 
 
 def user_message(content: str | list[Any] | HumanMessage, id: str | None = None) -> HumanMessage:
-    """A person's message from what a client sent: content only.
+    """A user's message from client input: content only.
 
     Metadata, names, ids and anything else that the client attached are dropped; the server gives
     the `id`. `UsageError` for an empty message, and for a content block that clients may not send,
@@ -124,7 +124,7 @@ def user_message(content: str | list[Any] | HumanMessage, id: str | None = None)
 
 
 def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """What a person sees of a conversation: their own messages and the agent's replies.
+    """The messages that a user sees: their own and the agent's replies.
 
     Left out are synthetic messages, by their metadata alone, tool results, and assistant messages
     that only call tools or only reason.
@@ -194,7 +194,7 @@ def _client_block(block: Any) -> Any:
     if kind == "text":
         if not isinstance(block.get("text"), str):
             raise UsageError("A text block needs its words in 'text'.")
-        # Some clients would send unknown keys of a text block on.
+        # Some clients would forward unknown keys of a text block.
         return {"type": "text", "text": storable(block["text"])}
     if not _has_payload(block):
         raise UsageError(

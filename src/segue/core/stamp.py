@@ -35,8 +35,8 @@ def stamp(
 
     Without `batch` they form a new one, whose id is the position of its first message, unless the
     messages name a batch themselves. With a `Batch` they continue it; with a bare id, `start` is
-    the next sequence number. A message without an id gets its position as id. Refused are
-    messages that have a position, that name another batch, or that have an unknown trigger.
+    the next sequence number. A message without an id gets its position as id. It refuses messages
+    that have a position, name another batch, or have an unknown trigger.
     """
     found = places(messages, generator, batch, batch_type, start=start, parent_batch=parent_batch)
     return [with_place(message, metadata) for message, metadata in found]

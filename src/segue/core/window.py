@@ -1,8 +1,8 @@
 """The window: batches in the form the model gets them, newest first, until one does not fit.
 
 A whole batch or none of it, except for the last exchange: the newest batches back to a person's
-message and a reply. Without it a follow-up would refer to nothing, so its long texts are cut to
-fit. `segue.core.context` fills the window and sends what is in it.
+message and a reply. Without it a follow-up would have nothing to refer to, so its long texts are
+cut to fit. `segue.core.context` fills the window and sends what is in it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ _EXCHANGE_REACH: Final = 16
 # Lengths in characters: 1,572,864, 1,048,576 and so on down to 96 and 64. Fixed steps: while a turn
 # goes on and its room shrinks a little, the same bytes are sent again, and prompt caches hit.
 _LENGTHS: Final = tuple(n for k in range(20, 5, -1) for n in (3 << (k - 1), 1 << k))
-# Shorter texts are worth less than the tool calls beside them cost, so the calls go first.
+# Below this length, tool calls are dropped before texts are cut further.
 _LEAST_WITH_TOOLS: Final = 256
 _TEXT_BLOCKS: Final = frozenset({"text", "text-plain"})
 
@@ -99,7 +99,7 @@ class ContextWindow:
     _is_follow_up: bool = False
 
     def take(self, batch: Batch, *, is_current: bool) -> None:
-        """Put the next older batch in; one of the last exchange waits for the rest of it."""
+        """Add the next older batch; a batch of the last exchange waits for the others of it."""
         if is_current:
             self._is_follow_up = not any(
                 isinstance(m, HumanMessage) and not is_synthetic(m) for m in batch.messages
@@ -118,7 +118,7 @@ class ContextWindow:
             self._drop(batch, cost)
 
     def close_exchange(self) -> None:
-        """Put the last exchange in, as far back as there are batches: whole or cut."""
+        """Add the last exchange, whole or cut."""
         if self._is_exchange_in:
             return
         self._is_exchange_in = True
@@ -131,7 +131,7 @@ class ContextWindow:
             return
         left = self.room - self.tokens
         short = shorten(views, left, self._cost)
-        # A reply may lose the older part of the exchange; a follow-up would refer to nothing.
+        # A reply may lose the older part of the exchange; a follow-up needs it.
         if short.tokens > left and not self._is_follow_up:
             short = shorten(views[: self._fitting(short.views)], left, self._cost)
         for batch, whole, view, cost in zip(batches, views, short.views, costs, strict=False):

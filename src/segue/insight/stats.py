@@ -1,4 +1,4 @@
-"""What became of follow-ups: counts of outcomes, rates, and each variant against the hold-out.
+"""Outcomes of follow-ups: counts, rates, and each variant compared with the hold-out.
 
 Built from the journal's counts. Names and numbers only: no message text and no prompt.
 """
@@ -71,7 +71,7 @@ def wilson(share: float, cases: int) -> tuple[float, float]:
 
 
 def compare(rate: Rate, other: Rate) -> Difference:
-    """How much larger `rate` is than `other`, by Newcombe's interval from both Wilson intervals."""
+    """The difference of `rate` and `other`, with Newcombe's interval from both Wilson intervals."""
     value = rate.value - other.value
     low = value - math.hypot(rate.value - rate.low, other.high - other.value)
     high = value + math.hypot(rate.high - rate.value, other.value - other.low)
@@ -191,7 +191,7 @@ def build_query(
 
 
 async def stats(journal: Journal, query: OutcomeQuery) -> Stats:
-    """What became of follow-ups, as far as it is known at `query.now`."""
+    """The outcomes of follow-ups, as known at `query.now`."""
     counts, arms, searches, unmarked, reminders = await asyncio.gather(
         journal.stats.count_outcomes(query),
         journal.stats.count_arms(query),

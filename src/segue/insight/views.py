@@ -1,4 +1,4 @@
-"""What operators see of conversations, as JSON, for the server's routes and the command line.
+"""The operators' view of conversations, as JSON, for the server's routes and the command line.
 
 Read-only. Times and ids are text.
 """
@@ -150,7 +150,7 @@ class Inspector:
         return [*map(_json, await ThreadService(self.journal).list_threads(user_id, limit=limit))]
 
     async def list_history(self, thread_id: str, *, limit: int) -> list[Json]:
-        """What a person sees of a thread, without metadata; oldest first."""
+        """The messages that the user sees in a thread, without metadata; oldest first."""
         thread = await self.journal.threads.get(thread_id)
         named = {agent.id: agent.name for agent in self.agents if agent.name}
         names = {"user": thread.user_id, "agent": named.get(thread.agent_id, thread.agent_id)}
@@ -191,7 +191,7 @@ class Inspector:
         return context_json(context) | {"state": state, "memory_query": _query(context)}
 
     async def list_decisions(self, thread_id: str, *, limit: int) -> list[Json]:
-        """What the decider and the gates decided, newest first."""
+        """The decisions of the decider and the gates, newest first."""
         return [*map(_json, await self.journal.decisions.list_of(thread_id, limit=limit))]
 
     async def list_timers(self, thread_id: str, *, limit: int) -> list[Json]:
@@ -208,7 +208,7 @@ class Inspector:
         ]
 
     async def _foresee(self, timer: Timer) -> Json | None:
-        """What the gates would say at the due time, as known now; None if nothing is against it."""
+        """The gates' expected decision at the due time; None if they would allow it."""
         config = next((agent for agent in self.agents if agent.id == timer.agent_id), None)
         if timer.state not in _WAITING or config is None:
             return None
@@ -251,14 +251,14 @@ class Inspector:
 
 
 def _query(context: Context) -> Json | None:
-    """With which text a follow-up would search memories now, and where it comes from."""
+    """The query with which a follow-up would search memories now, and its source."""
     query = memory_query(context.messages)
     return None if query is None else {"text": query.text, "source": query.source.value}
 
 
 def _channel(name: str, stored: StateValue) -> Json:
     """A channel of a graph's state; its value as text, unless it has types of the graph's own."""
-    # Imported here: only this needs LangGraph, and looking must not wait for it.
+    # Imported here: only this needs LangGraph, which loads slowly.
     from segue.agent.checkpoints.store import StrictSerializer  # noqa: PLC0415
 
     try:

@@ -57,7 +57,7 @@ class Reason:
 
 
 async def why(journal: Journal, thread_id: str, *, limit: int = 50) -> list[Reason]:
-    """What was decided in a thread, and what became of it; oldest first."""
+    """The decisions in a thread and their outcomes; oldest first."""
     decisions = await journal.decisions.list_of(thread_id, limit=limit)
     reasons = [
         *map(_of_decision, decisions),

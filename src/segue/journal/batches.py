@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 # Practically no limit: a batch has tens of messages.
 MOST_MEMBERS: Final = 1_000_000
 _COLUMNS: Final = tuple(column.name for column in fields(MessageRow))
-# Above all that listeners of the user have, also if the thread itself is below: its messages are
-# imported, or a clock was far ahead in another thread.
+# Above all positions that the user's listeners have, even if the thread's own are lower: its
+# messages were imported, or a clock was far ahead in another thread.
 _CHANGED: Final = (
     "greatest(:last, (SELECT feeds.last_position + 1 FROM feeds WHERE user_id = threads.user_id))"
 )
@@ -83,8 +83,8 @@ _FOLLOW: Final = f"""
 
 
 class RisingIds:
-    """Ids of one step in a locked thread: each above all that the thread has, and all that its
-    user has in other threads, even if this process's clock is behind.
+    """Ids of one step in a locked thread: each above all ids of the thread, and of the user's other
+    threads, even if this process's clock is behind.
 
     If the user's positions are more than a day ahead, a clock was wrong: only the threads that were
     written to then continue above them.
@@ -107,7 +107,7 @@ class RisingIds:
 
 def last_id_update(thread_id: str, ids: RisingIds, *, is_seen: bool = False) -> Statement:
     """Store the highest id that the step used: later ids are higher in every process. `is_seen`:
-    listeners get something of the step.
+    the step stores something for listeners.
     """
     return Statement(_NOTE, {"last": ids.last, "thread": thread_id, "is_seen": is_seen})
 
@@ -133,7 +133,7 @@ def check_new(message: BaseMessage, *, synthetic: bool) -> None:
 
 
 def check_past(new_id: int, now: datetime, what: str) -> None:
-    """Later ids of a thread are above all that it has: one from the future would date them all."""
+    """Refuse an id from the future: all later ids of its thread would be above it."""
     if new_id > latest_id(now):
         raise UsageError(
             f"{what} has an id of {time_of(new_id):%Y-%m-%d}, more than a day from now "
@@ -183,8 +183,8 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class OpenBatch:
-    """A batch that a turn goes on with: all its messages or the first one, and those messages of
-    the thread that have an id which the turn is about to store.
+    """A batch that a turn continues: all its messages or the first one, and the messages of the
+    thread whose ids the turn is about to store.
     """
 
     turn: Turn
@@ -229,8 +229,8 @@ class OpenBatch:
             return False
 
     def _with_own_id(self, message: BaseMessage) -> BaseMessage:
-        """Some providers reuse an id. In another batch that is another message, and gets an id that
-        is the same whenever the step is repeated.
+        """Some providers reuse ids. In another batch it is another message, and gets an id that
+        stays the same if the step is repeated.
         """
         known = self.known.get(message.id or "")
         if known is None or known["batch"] == self.turn.batch:
@@ -276,7 +276,7 @@ async def append_to_batch(
 
 
 async def bring_back(tx: Tx, thread_id: str, batches: Collection[int]) -> None:
-    """Take batches out of the archive: the tail shows whole batches only."""
+    """Unarchive batches: the tail has whole batches only."""
     sql = (
         "UPDATE messages SET archived = false "
         "WHERE thread_id = :thread AND batch = ANY(:batches) AND archived = true"

@@ -1,4 +1,4 @@
-"""Effects: the outbox of what is done outside after a commit, such as webhooks."""
+"""Effects: the outbox of work to do outside after a commit, such as webhooks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Effect(Record):
 
 @dataclass(frozen=True, slots=True)
 class EffectLease:
-    """The right to carry out an effect until a time."""
+    """The right to run an effect until a time."""
 
     effect: Effect
     owner: str
@@ -86,7 +86,7 @@ class EffectLease:
 
 
 class Effects(Part):
-    """Effects are carried out at least once."""
+    """Effects run at least once."""
 
     @writes
     async def claim(

@@ -1,5 +1,5 @@
-"""What listeners get: the stored events of a thread, or of all threads of a user, in the order of
-their positions, and the turns that run now.
+"""The events for listeners: the stored events of a thread, or of all threads of a user, in the
+order of their positions, and the running turns.
 
 Positions rise over all threads of a user, and are committed in that order (`lock_thread`): reading
 above one misses nothing.
@@ -55,7 +55,7 @@ _Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """What a listener gets: a visible message with its stored `size` in bytes, or a turn's end."""
+    """A listener's event: a visible message with its stored `size` in bytes, or a turn's end."""
 
     position: int
     thread_id: str
@@ -101,7 +101,7 @@ class FeedPage:
 
     @property
     def drafts(self) -> dict[str, Partial]:
-        """What is being written, by thread; valid only after all events before it."""
+        """The drafts in progress, by thread; valid only after all events before them."""
         turns = {} if self.is_cut else self.running
         return {name: turn.partial for name, turn in turns.items() if turn.partial is not None}
 
@@ -166,8 +166,8 @@ class Feed(Part):
 
 
 async def _running(tx: Tx, whose: str, **values: Any) -> dict[str, RunningTurn]:
-    """The running turns by thread. A follow-up that was not shown may still be withdrawn: nothing
-    of it may be seen.
+    """The running turns by thread. A follow-up that was not shown may still be withdrawn, so none
+    of it is returned.
     """
     found = {}
     for row in await tx.all(_RUNNING.format(whose=whose), **values):

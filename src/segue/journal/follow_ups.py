@@ -129,7 +129,7 @@ async def find_live(tx: Tx, thread_id: str, now: datetime) -> LiveFollowUps:
 async def count_follow_ups(
     tx: Tx, thread_id: str, day_began: datetime, leaving_out: int | None
 ) -> FollowUpCounts:
-    """Cost follows what is counted, not all follow-ups that the user ever got."""
+    """The cost depends on the counted follow-ups, not on all that the user ever got."""
     since = max(day_began, EARLIEST + _LONGEST_WAIT) - _LONGEST_WAIT
     values = {"thread": thread_id, "day": day_began, "since": since, "but": leaving_out or 0}
     row = await tx.get(_COUNTS, f"There is no thread {thread_id!r}.", **values)
@@ -153,7 +153,7 @@ async def check_counts(tx: Tx, thread: Thread, counted: FollowUpCounts) -> None:
 
 
 def check_timer(timer: NewTimer) -> None:
-    """A continuation goes on in a batch; any other timer has a trigger and begins a batch."""
+    """A continuation continues a batch; any other timer has a trigger and starts a batch."""
     if (timer.kind is TimerKind.CONTINUATION) is (timer.batch is None):
         raise UsageError(
             f"A {timer.kind} timer {'with' if timer.batch else 'without'} a batch cannot be armed: "

@@ -1,4 +1,4 @@
-"""What a user sends: messages, and answers to a turn's questions."""
+"""A user's input: messages, and answers to a turn's questions."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ _RECENT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a message comes in, and what it asks for besides an answer.
+    """Options of an arriving message.
 
     `collect` holds the turn back for that time; a message that comes before the turn was taken
     joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
@@ -146,7 +146,7 @@ class Inbox(Part):
         now: datetime,
         client_message_id: str | None = None,
     ) -> Turn:
-        """Queue a turn that goes on with the batch of one that waits, with the answer as
+        """Queue a turn that continues the batch of a waiting turn, with the answer as
         `payload["answer"]` and the ids of the questions as `payload["asked"]`.
 
         As with a message, the epoch rises and follow-ups end. `UsageError` if there are several
@@ -155,7 +155,7 @@ class Inbox(Part):
         _check_answer(answer)
         asked = await turn_of(tx, turn_id)
         thread = await lock_thread(tx, asked.thread_id)
-        # Of two answers at once, one was first: only now is it known which.
+        # Of two simultaneous answers, only the lock decides which one was first.
         sql = "UPDATE turns SET is_waiting = false WHERE id = :id AND is_waiting = true"
         if not await tx.run(sql, id=turn_id):
             raise ConflictError(
@@ -226,7 +226,7 @@ async def _refuse_while_busy(tx: Tx, thread_id: str) -> None:
 async def _end_live(
     tx: Tx, thread: Thread, live: LiveFollowUps, arrival: Arrival, ids: RisingIds
 ) -> tuple[int, ...]:
-    """Void unseen follow-ups, and settle what waits for an answer: the message takes its place.
+    """Void unseen follow-ups, and settle a batch that waits for an answer: the message replaces it.
 
     Returns the turns whose cancellation an interrupting message requests.
     """
@@ -265,7 +265,7 @@ async def _store(
 
 
 async def _record_wishes(tx: Tx, turn: Turn, arrival: Arrival, now: datetime) -> None:
-    """Apply what the user asked for in the message, with the decisions that say so."""
+    """Apply the user's requests in the message, with the decisions that record them."""
     if arrival.reminders:
         await end_reminders(tx, turn.thread_id, arrival.reminders, arrival.decisions, now)
     if arrival.preferences:
@@ -290,7 +290,7 @@ async def _find_collecting(tx: Tx, thread_id: str, arrival: Arrival, now: dateti
 
 
 async def _hold_back(tx: Tx, thread: Thread, turn: Turn, arrival: Arrival, now: datetime) -> Turn:
-    """Let the turn wait for more. It answers the newest of its messages, so it has that epoch."""
+    """Delay the turn for more messages. It answers the newest one, so it has that epoch."""
     row = await tx.change(
         "turns",
         turn.id,
@@ -372,7 +372,7 @@ def _answer_payload(asked: Turn, answer: Any) -> dict[str, Any]:
 
 def _check_answer(answer: Any) -> None:
     """An answer must reach the agent as it was given, so it must be JSON."""
-    if answer is None:  # LangGraph takes None for no answer, and would ask again
+    if answer is None:  # LangGraph reads None as no answer, and would ask again
         raise UsageError("None is not an answer; give a text or a value. Nothing was written.")
     try:
         json.dumps(answer, allow_nan=False)

@@ -1,10 +1,10 @@
 """The journal: the durable store, composed of one part for each noun.
 
-A method of a part is one atomic business step. Stores never read the clock and never make up an
-id: `now` and `ids` are arguments, and times are aware. A step that raises has written nothing; a
-step whose task was cancelled may have been written, so look before you repeat it. Leases carry a
-fencing token: once another worker took an expired lease, its old owner gets `ConflictError`
-("… Nothing was written.") from every later step.
+A method of a part is one atomic business step. Stores never read the clock and never create an id:
+`now` and `ids` are arguments, and times are aware. A step that raises has written nothing; a step
+whose task was cancelled may have been written, so check before you repeat it. Leases carry a
+fencing token: once another worker claimed an expired lease, its old owner gets `ConflictError` ("…
+Nothing was written.") from every later step.
 
 Errors: `NotFoundError` for an unknown thread or row, `ConflictError` for a lost lease or a used id,
 `UsageError` for input that cannot be right, `BackendError` when the database fails.

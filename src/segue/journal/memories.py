@@ -149,7 +149,7 @@ class Memories(Part):
         ids: SnowflakeSource,
         now: datetime,
     ) -> KeptMemory:
-        """Store a fact, or replace the one that says the same, which keeps its id and its key.
+        """Store a fact, or replace the equal one, which keeps its id and its key.
 
         That is the one with the same key; else with the same content; else the nearest one of the
         same embedding model, if its similarity reaches `duplicate_at`. `ConflictError` if it is new

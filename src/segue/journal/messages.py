@@ -1,4 +1,4 @@
-"""The journal of messages: appending, and reading what models and people get of it."""
+"""The journal of messages: appending them, and reading them for models and users."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ from segue.telemetry import log_event
 
 logger = logging.getLogger(__name__)
 
-# Prefix of the threads that a start tests its stores with.
+# Prefix of the threads of the self-test at start.
 SELF_TEST: Final = "segue-self-test-"
 # Half of the range of ids: decades from now.
 _LATEST_IMPORT: Final = MAX_ID // 2
@@ -127,7 +127,7 @@ class Messages(Part):
             row = encode_message(message)
             await tx.together(*message_statements(tx, thread, row, time_of(row.position)))
         await bring_back(tx, thread_id, {MessageMetadata.of(each).batch or 0 for each in new})
-        if not thread.unread:  # history from elsewhere is not news
+        if not thread.unread:  # imported history is not new to listeners
             sql = "UPDATE threads SET read_position = preview_position, unread = 0 WHERE id = :id"
             await tx.run(sql, id=thread_id)
         return len(new)
@@ -139,7 +139,7 @@ class Messages(Part):
 
     @reads
     async def load_batches(self, tx: Tx, thread_id: str, batches: Collection[int]) -> list[Batch]:
-        """Whole batches, oldest first, up to the one that brings them to `WINDOW_BYTES`.
+        """Whole batches, oldest first, until they reach `WINDOW_BYTES`.
 
         Batches that are missing or cannot be read are left out; `NotFoundError` if all are missing.
         """
@@ -156,8 +156,8 @@ class Messages(Part):
         """The newest batches that are not archived, newest first, until they have `max_tokens`.
 
         Ends sooner before the batch that would bring them over `WINDOW_BYTES`. Never a cut batch.
-        With a current batch, nothing newer than it. Cost follows the budget, not the length of the
-        thread.
+        With a current batch, nothing newer than it. The cost depends on the budget, not on the
+        length of the thread.
         """
         await thread_of(tx, thread_id)
         tail = Tail.upto(thread_id, max_tokens, current_batch)
@@ -331,7 +331,7 @@ def _to_batch(members: list[Row], *, keep: bool = True) -> Batch:
 
 
 async def _log_hidden(tx: Tx, thread: Thread, first: int, last: int) -> None:
-    """Log what a page of history left out: a line for each message, one for all of them."""
+    """Log the messages that a page of history left out: a line for each, and one for all."""
     sql = (
         "SELECT message_id, trigger_type FROM messages WHERE thread_id = :thread "
         "AND position BETWEEN :first AND :last AND synthetic = true"

@@ -126,9 +126,9 @@ async def stop_turns(
     only: int | None = None,
     only_begun: bool = False,
 ) -> list[Row]:
-    """Request cancellation of live turns; those turns, oldest first.
+    """Request cancellation of live turns; returns those turns, oldest first.
 
-    `only_begun`: turns that have begun, and the agent's own; not replies that only wait.
+    `only_begun`: turns that have started, and the agent's own; not replies that are still queued.
     """
     values = {"thread": thread_id, "reason": storable(reason), "now": now}
     rows = await tx.all(_STOP, **values, only=only, only_begun=only_begun)
@@ -138,7 +138,7 @@ async def stop_turns(
 async def void_turns(
     tx: Tx, thread_id: str, turns: Sequence[int], reason: str, now: datetime
 ) -> None:
-    """Void follow-ups; events that one of them was about to tell wait again."""
+    """Void follow-ups; the events of a voided follow-up wait again."""
     if not turns:
         return
     await tx.run(_VOID, reason=storable(reason), now=now, ids=[*turns])

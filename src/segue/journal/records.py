@@ -1,7 +1,7 @@
-"""What the journal hands out: plain values, made of rows and safe to keep.
+"""The journal's values: plain, made of rows and safe to keep.
 
 Times are aware UTC datetimes, ids of messages, batches, turns and timers are snowflakes, ids of
-threads, agents and users are the caller's text. What only one part hands out is in its module.
+threads, agents and users are the caller's text. Values of a single part are in its module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ class TurnKind(StrEnum):
 
     @property
     def speaks_first(self) -> bool:
-        """Whether the agent writes without having been asked just now."""
+        """Whether the agent writes first, not in reply to a message."""
         return self in (TurnKind.FOLLOW_UP, TurnKind.REMINDER)
 
 
 class TimerKind(StrEnum):
-    """A reply voids a follow-up; an event waits until the user has finished; a reminder stays."""
+    """The user's next message voids a follow-up; an event waits for a pause; a reminder stays."""
 
     FOLLOW_UP = "follow_up"
     EVENT = "event"
@@ -37,7 +37,7 @@ class TimerKind(StrEnum):
 
     @property
     def turn_kind(self) -> TurnKind:
-        """The kind of the turn that it queues: an event is told by a follow-up."""
+        """The kind of the turn that it queues: an event becomes a follow-up."""
         return TurnKind.FOLLOW_UP if self is TimerKind.EVENT else TurnKind(self.value)
 
 
@@ -77,7 +77,7 @@ NOT_AWAITED: Final = "The agent that asked does not wait for it any more."
 
 
 class EffectState(StrEnum):
-    """Dead: given up, and kept for an operator."""
+    """Dead: failed for good, and kept for an operator."""
 
     PENDING = "pending"
     CLAIMED = "claimed"
@@ -85,11 +85,10 @@ class EffectState(StrEnum):
     DEAD = "dead"
 
 
-# A page of messages ends with the message that brings its stored bodies to this size: a message may
-# have 10 MB.
+# A page of messages ends when its stored bodies reach this size: a message may have 10 MB.
 PAGE_BYTES: Final = 1_000_000
-# A model's context ends before the batch that would bring it over this size: providers refuse
-# requests of 20 to 50 MB.
+# A model's context ends before the batch that would exceed this size: providers refuse requests of
+# 20 to 50 MB.
 WINDOW_BYTES: Final = 20_000_000
 # Characters of a message's text in a search result.
 EXCERPT: Final = 300
@@ -171,7 +170,7 @@ class Turn(Record):
     shown_at: datetime | None = None
     error: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
-    # Its worker is to end it; until then `error` says why.
+    # Its worker must end it; until then `error` is the reason.
     cancel_requested: bool = False
     # It ended with a question, and waits for the answer.
     is_waiting: bool = False
@@ -215,8 +214,8 @@ class Claimed:
 class Accepted:
     """A stored user message, the turn that answers it, and what it ended.
 
-    `shown_turn` is a follow-up that the user has begun to see, so it goes on. `stopped_turns` are
-    those whose cancellation an interrupting message requested.
+    `shown_turn` is a follow-up that the user is already reading, so it continues. `stopped_turns`
+    are those whose cancellation an interrupting message requested.
     """
 
     message: BaseMessage
@@ -273,7 +272,7 @@ class LiveTurn:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """That something was written in a thread of a user; both are empty for any thread."""
+    """Something was written in a thread of a user; both are empty if it may be any thread."""
 
     thread_id: str = ""
     user_id: str = ""
@@ -382,7 +381,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class NewEffect:
-    """Something to do outside after the commit. A `dedupe_key` used before is not queued again."""
+    """Work to do outside after the commit. A `dedupe_key` used before is not queued again."""
 
     kind: str
     payload: Mapping[str, Any]

@@ -115,7 +115,7 @@ class Keys(Part):
 
 @dataclass(frozen=True, slots=True)
 class PushSubscription(Record):
-    """A browser that takes notifications for a user, at the address of its push service.
+    """A user's browser that accepts notifications, with its address at a push service.
 
     The address lets anyone send to it who also has the two keys, so none is shown.
     """
@@ -160,7 +160,7 @@ class Push(Part):
 
     @single_write
     async def remove(self, tx: Tx, subscription: PushSubscription) -> None:
-        """Remove one that its push service ended, unless another user has it by now."""
+        """Remove a subscription that its push service ended, unless another user has it now."""
         sql = "DELETE FROM push_subscriptions WHERE id = :id AND user_id = :user"
         await tx.run(sql, id=subscription.id, user=subscription.user_id)
 

@@ -1,4 +1,4 @@
-"""What a row holds: values as both databases store them, records, messages and batches.
+"""The content of rows: values as both databases store them, records, messages and batches.
 
 A message is stored as JSON in `body`; the columns beside it are written from the same message, so
 that no query has to look into the body. The databases differ in how they return times and flags;
@@ -74,7 +74,7 @@ _shared: dict[tuple[int, tuple[str, ...]], Batch] = {}
 
 
 class DamagedError(BackendError):
-    """What is stored cannot be read; trying again does not help."""
+    """Stored data cannot be read; a retry does not help."""
 
 
 class Record:
@@ -176,7 +176,7 @@ def to_micros(moment: datetime) -> int:
 
 
 def lease_end(now: datetime, lease_for: timedelta) -> datetime:
-    """When a lease ends. One without an end would never be taken over from a dead worker."""
+    """When a lease ends. A lease without an end could never be claimed from a dead worker."""
     if not timedelta(0) < lease_for <= LONGEST_LEASE:
         raise UsageError(f"lease_for is {lease_for}; expected more than 0 and at most a year.")
     return aware(now) + lease_for

@@ -3,7 +3,7 @@
 Words are extracted in Python, because the databases' parsers differ: PostgreSQL's reads `-5` as one
 word and `a.b` as a host, follows the database's locale, and keeps accents. In the index each word
 has its owner's mark as prefix, so a search reads only the user's own entries, and neither its time
-nor its order reveals what others write.
+nor its order depends on other users.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What became of follow-ups, counted by the database from what is stored of them.
+"""Outcomes of follow-ups, counted by the database from stored rows.
 
 A follow-up is the turn of a timer that fired (`_FIRED`), or a timer that ended without firing
 (`_ENDED`); its outcome follows from the stored facts. Nothing is written for this.
@@ -17,7 +17,7 @@ WINDOW: Final = timedelta(hours=24)
 
 
 class FollowUpOutcome(StrEnum):
-    """What became of a follow-up."""
+    """The outcome of a follow-up."""
 
     REPLIED = "replied"
     IGNORED = "ignored"
@@ -94,7 +94,7 @@ class SearchCount(Record):
 
 @dataclass(frozen=True, slots=True)
 class ReminderCount(Record):
-    """Number of reminders that were shown, and of those that had to say it in plain words."""
+    """Number of reminders that were shown, and of those with the stored text."""
 
     sent: int
     plainly: int
@@ -243,7 +243,7 @@ WHERE turns.kind = 'reminder' AND turns.queued_at >= :since AND turns.queued_at 
 
 
 class Stats(Part):
-    """What became of follow-ups. The cost grows with the follow-ups in question.
+    """Outcomes of follow-ups. The cost grows with the number of counted follow-ups.
 
     Lists are sorted by agent, trigger and the rest.
     """
@@ -263,7 +263,7 @@ class Stats(Part):
         """Count in each arm the threads, and the share of moments after which users wrote, other
         than to stop follow-ups.
 
-        A moment that was sent counts whatever became of it; its window must be over.
+        A moment with a sent follow-up counts regardless of its outcome; its window must be over.
         """
         return sorted(map(ArmCount.of, await tx.all(_ARMS, **asdict(query))), key=str)
 

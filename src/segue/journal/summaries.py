@@ -1,4 +1,4 @@
-"""Summaries: text that stands for archived batches. Archiving and summary are one step."""
+"""Summaries: text that replaces archived batches. Archiving and summary are one step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Window:
     user_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def told(self, max_tokens: int) -> str | None:
-        """The summary's text, cut to a third of a model's window: one that was made for a larger
+        """The summary's text, cut to a third of a model's window: a summary made for a larger
         window would leave no room for the conversation.
         """
         if self.summary is None:
@@ -56,7 +56,7 @@ class Summaries(Part):
         now: datetime,
         follows: int | None = None,
     ) -> Summary:
-        """Archive the batches and store their summary; a batch that goes on leaves the archive.
+        """Archive the batches and store their summary; a batch that is continued is unarchived.
 
         `ConflictError` if a batch is archived already or has a live turn, or if `follows`, the
         summary that the text was made from (0: none), is not the newest any more; `NotFoundError`
@@ -96,7 +96,7 @@ class Summaries(Part):
 
     @writes
     async def undo(self, tx: Tx, summary: Summary) -> None:
-        """Remove the newest summary and bring its batches back into the tail."""
+        """Remove the newest summary and return its batches to the tail."""
         await lock_thread(tx, summary.thread_id, alone=True)
         newest = await newest_summary(tx, summary.thread_id)
         if newest is None or newest.id != summary.id:

@@ -1,4 +1,4 @@
-"""The tables as a transfer reads and writes them, the same for both databases.
+"""The tables as exports and imports read and write them, the same for both databases.
 
 A row is a mapping of Python values by column: times are aware, JSON is parsed, a vector is an
 array. State of the running system (leases, wake-up times, node numbers, API keys, drafts) is not
@@ -206,7 +206,7 @@ class Rows:
     ) -> Sequence[Row]:
         """Rows in the order of their key, above the key `after`. Texts are ordered by code point.
 
-        Ends after `limit` rows, or with the message that brings the page to `PAGE_BYTES`.
+        Ends after `limit` rows, or when the page reaches `PAGE_BYTES`.
         """
         conditions, values = ["1 = 1"], dict[str, Any](limit=limit)
         owner = "thread_id" if table.of_thread else "id"

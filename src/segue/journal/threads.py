@@ -43,8 +43,8 @@ class Threads(Part):
         settings: Mapping[str, Any] | None = None,
         only_new: bool = False,
     ) -> Thread:
-        """Begin a conversation. Again with the same agent and user: the thread as it is;
-        with others, or if it must be new: `ConflictError`.
+        """Create a thread. If it exists with the same agent and user, it is returned; with others,
+        or if it must be new, `ConflictError`.
         """
         new = insertion(
             "threads",
@@ -62,7 +62,7 @@ class Threads(Part):
         thread = await lock_thread(tx, thread_id)
         if (thread.agent_id, thread.user_id) != (agent_id, user_id):
             raise ConflictError(f"Thread {thread_id!r} belongs to another agent or user.")
-        if not thread.changed_position:  # new: listeners of its user are told
+        if not thread.changed_position:  # new: its user's listeners are notified
             first = next_snowflake(thread.feed_position, millis_of(aware(now)), 0)
             return Thread.of(await tx.change("threads", thread_id, changed_position=first))
         if only_new:
@@ -145,7 +145,7 @@ class Threads(Part):
 
     @writes
     async def assign(self, tx: Tx, thread_id: str, agent_id: str) -> Thread:
-        """Give an empty thread to another agent; `ConflictError` if it has begun."""
+        """Assign an empty thread to another agent; `ConflictError` if it is not empty."""
         thread = await lock_thread(tx, thread_id)
         if thread.agent_id != agent_id:
             begun = "SELECT id FROM timers WHERE thread_id = :id LIMIT 1"
@@ -222,7 +222,7 @@ async def lock_thread(tx: Tx, thread_id: str, *, alone: bool = False) -> LockedT
     never wait for each other. The feed of its user is locked with it, so that positions are
     committed in their order over all threads of a user; `alone` without it, for a step that takes
     no position and may lock other threads. Watchers are notified of the thread when the step
-    commits; here, because a statement of its own would cost every step a round trip.
+    commits; here, because a separate statement would cost every step a round trip.
     """
     sql = _LOCK + (" OF threads" if alone else "")
     missing = f"There is no thread {thread_id!r}. Nothing was written."

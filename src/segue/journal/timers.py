@@ -236,7 +236,9 @@ class Timers(Part):
         state: TimerState = TimerState.POSTPONED,
         decisions: Sequence[Decision] = (),
     ) -> Timer:
-        """Let a claimed timer wait; pending if for a time of its own, which no gate can change."""
+        """Postpone a claimed timer; it is pending if the new time is its own, which no gate can
+        change.
+        """
         await lock_thread(tx, lease.timer.thread_id)
         _check_lease(lease, await _lock_timer(tx, lease.timer.id))
         row = await tx.change(
@@ -290,7 +292,7 @@ class Timers(Part):
         """
         thread = await lock_thread(tx, thread_id)
         live = await find_live(tx, thread_id, now)
-        # First, since events that a void follow-up was about to tell wait again.
+        # First, since the events of a voided follow-up wait again.
         await void_turns(tx, thread_id, live.unseen, reason, now)
         which = "thread_id = :thread AND kind IN ('follow_up', 'event')"
         cancelled = await cancel_timers(tx, which, reason, now, thread=thread_id)

@@ -58,8 +58,8 @@ from segue.journal.rows import (
 from segue.journal.threads import lock_thread, state_changes, thread_of
 from segue.journal.tx import Part, Row, Statement, Tx, check_lease, reads, single_read, writes
 
-# Set by a clock that was ahead: `held_at` is its time. What it left counts from now on. A small
-# difference between two clocks shortens no lease and no pause, but no new turn waits for it.
+# Set by a clock that was ahead: `held_at` is its time. Its leases and pauses count from now on. A
+# small difference between two clocks shortens no lease and no pause, but no new turn waits for it.
 AHEAD: Final = "wake_at > :now AND held_at > :now AND (attempts = 0 OR held_at > :ahead)"
 PULLED_BACK: Final = """
     wake_at = :now + (wake_at - held_at), held_at = :now, queued_at = least(queued_at, :now),
@@ -277,9 +277,9 @@ class Turns(Part):
     async def settle(
         self, tx: Tx, thread_id: str, batch: int, *, ids: SnowflakeSource, now: datetime
     ) -> None:
-        """Close an open batch, as an operator asks: its question or continuation is given up.
+        """Close an open batch for an operator; its question or continuation is dropped.
 
-        `ConflictError` if the batch is complete, or a turn works on it.
+        `ConflictError` if the batch is complete, or a turn is working on it.
         """
         thread = await lock_thread(tx, thread_id)
         rising, place = RisingIds(thread, ids, now), {"thread": thread_id, "batch": batch}
@@ -423,7 +423,7 @@ async def _end(
         _refuse_seen(turn, row)
     rising = RisingIds(thread, ids, now)
     placement, is_open = await _place(tx, turn, end, messages, rising)
-    # Of a follow-up that was not shown, listeners get nothing.
+    # Listeners get nothing of a follow-up that was not shown.
     is_told = end.ending.says is not None or not _is_hidden(row)
     closing = _closing(turn, end, is_open, rising.next() if is_told else None, now)
     effects = effect_inserts(thread.id, [(rising.next(), each) for each in end.ending.effects], now)
@@ -444,7 +444,7 @@ async def _end(
     decisions = map(decision_insert, end.ending.decisions)
     state = state_changes(thread.id, end.ending.state) if end.state is TurnState.DONE else ()
     [closed] = await tx.together(*last, *effects, *timers, *decisions, *state, closing)
-    if end.ending.preferences and turn.epoch == thread.epoch:  # the user's newer word counts
+    if end.ending.preferences and turn.epoch == thread.epoch:  # the user's newer preference counts
         await merge_user_settings(tx, thread.user_id, end.ending.preferences, now)
     if closed["has_others"]:
         # This turn may have completed a batch that an earlier one left open.

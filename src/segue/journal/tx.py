@@ -87,7 +87,7 @@ class Tx(ABC):
 
     @abstractmethod
     async def bounded(self, sql: str, /, **values: Any) -> list[Row]:
-        """Rows with a `body`, in order, up to the one that brings their bodies to `PAGE_BYTES`."""
+        """Rows with a `body`, in order, until their bodies reach `PAGE_BYTES`."""
 
     @abstractmethod
     async def run(self, sql: str, /, **values: Any) -> int:

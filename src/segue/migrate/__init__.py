@@ -1,7 +1,7 @@
 """Migration of conversations from LangGraph's checkpoints and files of chats.
 
 A source is only read. What was stored is recorded with the thread, so that a killed run continues,
-a second run changes nothing, and a source that grew gives only its new messages.
+a second run changes nothing, and only new messages of a source that grew are imported.
 """
 
 from typing import Final

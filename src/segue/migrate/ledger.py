@@ -53,7 +53,7 @@ class MigrationState:
 
 
 class Ledger:
-    """What a migration does at the journal. A dry run only reads, if there is a journal at all."""
+    """The journal operations of a migration. A dry run only reads, if there is a journal at all."""
 
     def __init__(self, journal: Journal | None, *, is_dry_run: bool = False) -> None:
         self._journal = journal
@@ -98,7 +98,7 @@ Outcome = Literal["migrated", "continued", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class ThreadResult:
-    """What became of one conversation; None while all of it is held back."""
+    """The result of one conversation; None while all of it is held back."""
 
     became: Outcome | None
     placed: Placement = field(default_factory=Placement)
@@ -131,7 +131,7 @@ class MigrationReport:
     threads: int = 0
     # New here.
     migrated: int = 0
-    # Known from an earlier run, and longer by now.
+    # Known from an earlier run, with new messages since then.
     continued: int = 0
     unchanged: int = 0
     # With a last batch that may still be in progress: it comes with a later run.

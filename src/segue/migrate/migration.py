@@ -238,7 +238,7 @@ class Migration:
         stored: list[BaseMessage],
         new: list[DatedMessage],
     ) -> list[DatedMessage]:
-        """As much as a killed run wanted to store, or all but a last batch in progress."""
+        """The messages that a killed run was storing, or all but a last batch in progress."""
         if record.going_to is not None:
             return new[: record.going_to - record.messages]
         if not new or not self._source.is_live or self._now - new[-1].time > BATCH_TIMEOUT:
@@ -256,7 +256,7 @@ def thread_name(source_id: str, prefix: str = "") -> str:
 
 
 def _check_same(talk: SourceThread, record: MigrationState, thread: Thread | None) -> None:
-    """Refuse a conversation that was changed there, or went on here, since its migration."""
+    """Refuse a conversation that was changed in the source or continued here since then."""
     if not talk.messages:
         raise UnreadableError("It has no messages.")
     if record.messages and digest_of(talk.messages[: record.messages]) != record.digest:

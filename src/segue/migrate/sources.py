@@ -5,8 +5,8 @@ A line is one conversation, with messages as OpenAI's API has them:
     {"messages": [{"role": "user", "content": "Hello!"}], "id": "a1", "user": "ann"}
 
 `id`, `user` and `created_at` may be missing; a message may have a `created_at` of its own. A chat
-without an `id` is named by a hash of its beginning, so that its name stays the same in every line
-and file, and however long it grows.
+without an `id` is named by a hash of its beginning, so that its name stays the same in any line or
+file, and as it grows.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""The doers: what reads the clock and holds state, on top of the pure core."""
+"""The runtime: workers that read the clock and hold state, on top of the pure core."""

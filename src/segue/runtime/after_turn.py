@@ -1,7 +1,7 @@
-"""`AfterTurn`: what follows from a turn, and the last gate checks before a follow-up is shown.
+"""`AfterTurn`: the consequences of a turn, and the last gate checks before a follow-up is shown.
 
-The end of a turn brings a planned follow-up, a continuation, or effects: a webhook, notifications,
-a compression, a decision by a model.
+The end of a turn may arm a follow-up or a continuation, and queue effects: a webhook,
+notifications, a compression, a decision by a model.
 """
 
 import logging
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 # Characters of a withheld follow-up that its record keeps.
 _WITHHELD: Final = 500
-# How much of the conversation a decider gets besides the batch.
+# Tokens of earlier conversation that a decider gets.
 _EARLIER_TOKENS: Final = 2_000
 _NOT_NAMED: Final = "The model's message did not name the reminder, so it was added in plain words."
 _SOURCES: Final = {
@@ -78,14 +78,14 @@ class AfterTurn:
         self._deps = deps
         self._gatekeeper = gatekeeper
         self._decider_of = decider_of
-        # What the guard found in the follow-ups of each agent: each cause is a warning once.
+        # The kinds that the guard found for each agent: each is a warning once.
         self._warned: set[tuple[str, str]] = set()
 
     async def refuse(self, turn: Turn, *, has_waited: bool = False) -> Ending | None:
-        """None if the follow-up may go on; else how it ends.
+        """None if the follow-up may continue; else how it ends.
 
-        A postponed follow-up starts from the beginning at its new time: by then, something else
-        may be worth saying. One that `has_waited` in the queue is also checked for lateness.
+        A postponed follow-up starts from the beginning at its new time, when another text may be
+        better. One that `has_waited` in the queue is also checked for lateness.
         """
         timer, now = await self._timer_of(turn), self._deps.clock.now()
         # The model's own time does not make a follow-up late.
@@ -98,7 +98,9 @@ class AfterTurn:
         return Ending(decisions=[record], postponed_until=checked.decision.until)
 
     def withhold(self, turn: Turn, machinery: Machinery, text: str) -> Ending:
-        """How a follow-up ends whose text is machinery; users read the kind, operators the text."""
+        """The ending of a follow-up whose text is machinery; users read the kind, operators the
+        text.
+        """
         kind = machinery.kind.value
         is_known = (turn.agent_id, kind) in self._warned
         self._warned.add((turn.agent_id, kind))
@@ -117,7 +119,7 @@ class AfterTurn:
         return Ending(decisions=[decision])
 
     async def build_ending(self, output: TurnOutput) -> Ending:
-        """What is stored with a turn's end; a reminder that the model worded badly is completed."""
+        """The ending of a turn; the stored text is added to a reminder that does not mention it."""
         named = await self._name_reminder(output)
         promised = await self._promised(output)
         turn, batch = output.turn, output.batch
@@ -160,7 +162,7 @@ class AfterTurn:
     async def remind_plainly(
         self, turn: Turn, batch: Batch, reason: str, decisions: Sequence[Decision]
     ) -> tuple[AIMessage, Ending]:
-        """The reminder in the user's own words, where the model has none, and how its turn ends."""
+        """The reminder with its stored text, if the model failed, and how its turn ends."""
         text = plain_reminder(reminder_text(await self._timer_of(turn)))
         message = AIMessage(text, id=f"reminder-{to_text(turn.id)}")
         effects = await self._announce(turn, Batch(batch.id, [*batch.messages, message]))
@@ -168,13 +170,13 @@ class AfterTurn:
         return message, Ending(effects=effects, decisions=[*decisions, record])
 
     async def _announce(self, turn: Turn, batch: Batch) -> list[NewEffect]:
-        """How a user who is elsewhere learns of what the agent wrote."""
+        """The effects that notify a user who is not on the page."""
         config = self._deps.agent_of(turn.agent_id).config
         pushes = await push_effects(turn, batch, self._deps.journal.push)
         return [*webhook_effects(turn, batch, config), *pushes]
 
     async def _name_reminder(self, output: TurnOutput) -> list[Decision]:
-        """Add the user's own words to a reminder that says nothing of them; the record of it."""
+        """Add the stored text to a reminder that does not mention it; returns the record."""
         turn, batch = output.turn, output.batch
         last = output.held_reply[-1] if output.held_reply else None
         if turn.kind is not TurnKind.REMINDER or not isinstance(last, AIMessage):
@@ -211,7 +213,7 @@ class AfterTurn:
         return ending
 
     async def _unwanted(self, turn: Turn, promised: Granted | None = None) -> str | None:
-        """Why the user wants no follow-ups in this thread; None if they do."""
+        """Why the user wants no follow-ups in this thread; None if the user allows them."""
         if promised and promised.preferences.get("opted_out"):
             return PROMISED
         thread = await self._deps.journal.threads.get(turn.thread_id)
@@ -220,7 +222,7 @@ class AfterTurn:
         return verdict.reason if verdict else None
 
     def _memory_decisions(self, output: TurnOutput) -> Iterator[Decision]:
-        """Which text a follow-up searched memories with; a reply uses the user's message."""
+        """The query of a follow-up's memory search; a reply uses the user's message."""
         turn, facts = output.turn, output.run.notes.get(SEARCHED)
         if not turn.kind.speaks_first or not isinstance(facts, dict):
             return
@@ -273,7 +275,7 @@ class AfterTurn:
         for timer in plan.timers:
             try:
                 await deps.journal.timers.arm(timer, ids=deps.ids, now=now, epoch=turn.epoch)
-            except ConflictError:  # the user wrote or dropped follow-ups meanwhile
+            except ConflictError:  # the user wrote or cancelled follow-ups in the meantime
                 return
             deps.wakeups.timers.at(timer.due_at)
         for decision in plan.decisions:

@@ -1,8 +1,8 @@
 """The bus: sends everything that happens in a thread to its listeners, and to those of its user.
 
 Stored events are always read from the journal, so the listeners of all processes get the same
-events in the same order, and one that resumes misses none. Text that is being written comes
-straight from the turn or, if another process runs it, from the draft in the journal.
+events in the same order, and one that resumes misses none. Text in progress comes directly from the
+turn or, if another process runs it, from the draft in the journal.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class Bus:
         self._tell(lease, RunItem(self._find_run(lease), payload))
 
     def retract(self, lease: TurnLease) -> None:
-        """Take back what a turn has not finished writing."""
+        """Retract a turn's unfinished messages."""
         texts = self._find_run(lease).texts
         for message_id in texts:
             self._tell(lease, MessageRetracted(message_id))
@@ -153,7 +153,7 @@ class Bus:
             yield channel
 
     async def notify_stored(self, thread_id: str, user_id: str = "") -> None:
-        """Something was stored in a thread, or in any (""): send it to the listeners here.
+        """Something was stored in a thread, or in any (""): send it to this process's listeners.
 
         If it cannot be read now, `step` reads it later.
         """
@@ -177,7 +177,7 @@ class Bus:
 
     def listen(self, thread_id: str, since: str | None = None) -> AsyncGenerator[Event]:
         """The events from a cursor on, or from now on; ends when the process stops. `BackendError`
-        if other listeners of the user do not let it replay; nothing is missed by trying again.
+        if it cannot replay because of the user's other listeners; a retry misses nothing.
         """
         return self._listen(self._threads, thread_id, self._open_thread, since)
 
@@ -279,7 +279,7 @@ class Bus:
                 yield event
 
     async def _read(self, channel: Channel, after: int) -> FeedPage:
-        """What is stored above a position; ends the runs that the page shows to be over."""
+        """The events stored above a position; ends the runs that are over according to the page."""
         runs = self._runs_for(channel)
         runs += [(name, draft.run) for name, draft in channel.foreign.items()]
         page = await channel.read(after=after, limit=_PAGE)
@@ -349,14 +349,14 @@ class Bus:
             channel.stop(error)
 
     def _retract_lost(self, channel: Channel) -> None:
-        """Take back what runs of this process wrote that the journal shows to be over."""
+        """Retract the drafts of this process's runs that have ended according to the journal."""
         for name, run in self._runs_for(channel):
             if run.is_over:
                 for message_id in run.texts:
                     channel.put(name, MessageRetracted(message_id))
 
     def _follow(self, channel: Channel, page: FeedPage) -> None:
-        """Send what other processes have begun and written since the last read."""
+        """Send what other processes have started and written since the last read."""
         now: dict[str, ForeignDraft] = {}
         for name, turn in page.running.items():
             if turn.is_shown and not self._live_runs(name):

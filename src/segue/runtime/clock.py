@@ -1,4 +1,4 @@
-"""The runtime's time: reading it, waiting for it, and when each worker has to look for work.
+"""The runtime's clock: reading it, waiting, and when each worker has to look for work.
 
 The runtime waits by one clock only, so that tests and simulations can replace it with
 `segue.simulate.world.VirtualClock` and let weeks pass in seconds.
@@ -41,7 +41,7 @@ async def sleep(clock: Clock, span: timedelta) -> None:
 
 
 class Wakeup:
-    """When a worker has to look for work next; other tasks may bring that time forward."""
+    """When a worker has to look for work next; other tasks may set an earlier time."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()

@@ -83,7 +83,9 @@ class WindowLimits:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRound:
-    """Batches that would leave together, oldest first; `is_certain` however long summaries get."""
+    """Batches that would leave together, oldest first; `is_certain`: regardless of the lengths of
+    the summaries.
+    """
 
     leaving: list[Batch]
     is_certain: bool
@@ -212,7 +214,7 @@ class Compressor:
             [batch.id for batch in leaving],
             ids=self.ids,
             now=self.clock.now(),
-            # A text made from another summary would lose what the newest one says.
+            # A text made from an older summary would lose the content of the newest one.
             follows=before.id if before else 0,
         )
         log_event(

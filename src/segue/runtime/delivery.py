@@ -89,7 +89,7 @@ def next_try(attempts: int, *, retry_after: timedelta | None = None) -> timedelt
     """The pause after this many failed attempts; None to give up.
 
     5 s, then three times as long after each attempt, at most an hour, and never shorter than
-    `retry_after`. No jitter, so that a record can be explained.
+    `retry_after`. No jitter, so that the recorded times can be explained.
     """
     if attempts >= _MAX_ATTEMPTS:
         return None
@@ -195,7 +195,7 @@ async def _drain(response: httpx.Response) -> None:
 
 
 def refusal(response: httpx.Response, now: datetime, receiver: str) -> DeliveryError:
-    """What a response that is not a success means."""
+    """The error for an unsuccessful response."""
     status = response.status_code
     text = f"{receiver} answered {status}"
     if status in _TEMPORARY or status >= 500:

@@ -91,7 +91,7 @@ class Deps:
 async def finish_turn(
     deps: Deps, lease: TurnLease, messages: Sequence[BaseMessage], ending: Ending
 ) -> None:
-    """Store the last messages of a turn with its ending; wake the workers that go on from there."""
+    """Store the last messages of a turn with its ending; wake the workers that are due next."""
     now = deps.clock.now()
     stored = await deps.journal.turns.finish(lease, messages, ids=deps.ids, now=now, ending=ending)
     deps.bus.forget_drafts(lease, stored)
@@ -99,7 +99,7 @@ async def finish_turn(
 
 
 async def read_preferences(journal: Journal, thread: Thread, zone: str | None) -> Preferences:
-    """What the user wants in a thread; `zone` is that of users who have not set theirs."""
+    """The user's preferences in a thread; `zone` is that of users who have not set theirs."""
     user = await journal.users.get_settings(thread.user_id)
     return Preferences.of(user, thread.settings, zone)
 

@@ -1,5 +1,5 @@
-"""The effects that tell a user elsewhere what an agent wrote; `EffectRunner` runs effects of all
-kinds after their commit, at least once each.
+"""The effects that deliver an agent's messages elsewhere; `EffectRunner` runs effects of all kinds
+after their commit, at least once each.
 
 Each kind of effect has its own slots, and each agent its share of them, so that a receiver that
 hangs delays neither another kind nor another agent. A failed effect is retried with growing pauses;
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 WEBHOOK: Final = "webhook"
 PUSH: Final = "push"
-# An open page has marked the message as read by then, and no other device rings.
+# By then an open page has marked the message as read, and no other device is notified.
 _PUSH_DELAY: Final = timedelta(seconds=5)
 
 # Per kind; effects mostly wait for the network.
@@ -47,7 +47,7 @@ Handler = Callable[[Effect], Awaitable[str]]
 
 
 def webhook_effects(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEffect]:
-    """The delivery of what a follow-up or continuation said; with `all_replies`, of replies too."""
+    """The webhook delivery of a follow-up or continuation; with `all_replies`, also of replies."""
     if config.webhook is None or batch.type is BatchType.AGENT_TO_AGENT:
         return []
     event, replies = _event(turn, batch), visible_replies(turn, batch)
@@ -65,9 +65,9 @@ def webhook_effects(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEf
 
 
 async def push_effects(turn: Turn, batch: Batch, push: Push) -> list[NewEffect]:
-    """A notification for each browser of the user, of what was not asked for just now.
+    """A notification for each browser of the user, except for replies.
 
-    They name the turn and hold no text, so that retention and deletion need not look for it here.
+    They name the turn and contain no text, so that retention and deletion need not search them.
     """
     event = _event(turn, batch)
     is_answer = event is TurnKind.REPLY or batch.type is BatchType.AGENT_TO_AGENT

@@ -97,7 +97,7 @@ class Gatekeeper:
     async def foresee(
         self, timer: Timer, autonomy: Autonomy, now: datetime, turn: Turn | None = None
     ) -> GateCheck:
-        """What the gates say at a time, which may be ahead; nothing is logged."""
+        """The gates' decision at a time, which may be in the future; nothing is logged."""
         thread = await self.journal.threads.get(timer.thread_id)
         preferences = await read_preferences(self.journal, thread, self.zone)
         counts = await self.journal.timers.count_follow_ups(

@@ -1,7 +1,7 @@
-"""The inbox: stores what a user does first, then wakes the workers.
+"""The inbox: stores a user's input first, then wakes the workers.
 
 The strategy decides about a second message while the first is being answered: it waits, stops the
-reply, is refused, or is collected with the first. No strategy stops a reply that has not begun.
+reply, is refused, or is collected with the first. No strategy stops a reply that has not started.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from segue.telemetry import trace_context
 
 logger = logging.getLogger(__name__)
 
-# How long a visible follow-up may continue after the user writes: for the rest of a sentence.
+# How long a visible follow-up may continue after the user writes, to finish a sentence.
 FINISH_WITHIN: Final = timedelta(seconds=2)
 
 

@@ -101,7 +101,7 @@ class BusClosed(Exception):
 
 
 class ListenerQueue:
-    """What one listener has still to get."""
+    """The items that one listener has not received yet."""
 
     def __init__(self, end: BusClosed | None = None) -> None:
         self._items: deque[Heard] = deque()

@@ -75,7 +75,7 @@ class Decider(Protocol):
 
 
 class Refusal(NamedTuple):
-    """What refuses every plan, whatever the conversation: a gate, or the lack of a decider."""
+    """A reason to refuse every plan in any conversation: a gate, or a missing decider."""
 
     gate: str
     reason: str
@@ -122,7 +122,7 @@ def record_plan(
             "chosen_delay": result.plan.delay.total_seconds(),
         }
     elif refusal(reply.consecutive, autonomy):
-        facts["refused"] = True  # whatever the conversation
+        facts["refused"] = True  # regardless of the conversation
     if result.words is not None:
         facts["words"] = result.words
     log_about(

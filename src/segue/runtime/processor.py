@@ -1,4 +1,4 @@
-"""`SessionProcessor`: takes a turn through the agent, and stores each message as it comes.
+"""`SessionProcessor`: takes a turn through the agent, and stores each message as it arrives.
 
 `process` is the life of a turn. `TurnWorker` claims turns and extends their leases; `TurnFailures`
 ends turns that get no reply; `AfterTurn` plans what comes next.
@@ -68,7 +68,9 @@ class SessionProcessor:
         self._failures = TurnFailures(deps, self._rules, after_turn)
 
     async def process(self, lease: TurnLease, scope: CancelScope | None = None) -> None:
-        """The life of a turn. Whatever fails, its batch ends whole, or another try resumes it."""
+        """The life of a turn. If anything fails, its batch ends whole, or another attempt resumes
+        it.
+        """
         turn, scope = lease.turn, scope or CancelScope()
         if turn.cancel_requested:
             scope.stop(StopReason.CANCELLED, turn.error)
@@ -225,7 +227,7 @@ class SessionProcessor:
         await self._bus.notify_stored(output.turn.thread_id, output.turn.user_id)
 
     async def _finish(self, output: TurnOutput) -> None:
-        """Store the reply together with what follows from it: plans, decisions, effects."""
+        """Store the reply together with its plans, decisions and effects."""
         turn = output.turn
         if output.questions:
             await self._let_through(output)

@@ -1,8 +1,8 @@
-"""Reminders: what a user asked to be reminded of, as timers of a kind of their own.
+"""Reminders that users ask for, as a separate kind of timer.
 
 A thread may have many; a reply does not void them, and no cap counts them. `Reminders` makes, lists
-and cancels them. `plan_firing` says what the model is asked at a due time, and when a recurring one
-comes again. `keep_promise` sets one that a reply promised without the tool.
+and cancels them. `plan_firing` builds the model's input at a due time, and the next time of a
+recurring one. `keep_promise` sets a reminder that a reply promised without the tool.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from segue.settings.agents import Autonomy, ReminderConfig
 
 MOST: Final = 100
 MOST_OF_USER: Final = 200
-# More than that: some come from an import, or from promises of replies.
+# More than a user may set: some come from imports or from promises in replies.
 _LISTED: Final = 1_000
 WORN_OUT: Final = "The user answered neither the last reminders nor whether to go on with them."
 _MOVED: Final = "The user's clock is now that of {}."
@@ -58,7 +58,7 @@ _OPTED_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """A reminder that waits for its next time; `description` says when it comes, in words."""
+    """A pending reminder; `description` is its time in words."""
 
     id: int
     thread_id: str
@@ -97,7 +97,7 @@ class Reminders(TimerArmer):
         """Arm a reminder at `after`, `at` or `every` with `until`, as `parse_schedule` reads them.
 
         The same text at the same time is one reminder, also `after` the same time if it is asked
-        for again within a minute; and so is the same `key`. `UsageError` for what cannot be;
+        for again within a minute; and so is the same `key`. `UsageError` for an impossible time;
         `OptedOut` if the user wants none; `ConflictError` if there are too many.
         """
         if unknown := sorted(when.keys() - {"after", "at", "every", "until"}):
@@ -106,7 +106,7 @@ class Reminders(TimerArmer):
         preferences = await read_preferences(self.journal, thread, self.zone)
         if preferences.opted_out or preferences.muted:
             raise OptedOut(_OPTED_OUT)
-        # In a thread: to find the times of a strange rule takes a quarter of a second.
+        # In a thread: computing the times of an unusual rule takes a quarter of a second.
         zone, now = preferences.time_zone, self.clock.now()
         schedule = await asyncio.to_thread(parse_schedule, now=now, zone=zone, **when)
         settings = self.autonomy_of(thread.agent_id).reminders
@@ -137,7 +137,7 @@ class Reminders(TimerArmer):
         return Reminder.of(cancelled)
 
     async def follow_clock(self, user_id: str) -> None:
-        """Move recurring reminders to the user's present zone: daily at 9 is 9 where they are."""
+        """Move recurring reminders to the user's current zone: daily at 9 means 9 in that zone."""
         timers, now = self.journal.timers, self.clock.now()
         for timer in await timers.list_reminders(user_id, limit=_LISTED):
             thread = await self.journal.threads.get(timer.thread_id)
@@ -174,7 +174,7 @@ def new_reminder(
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What the model gets at a due time; `again` is the next time of a recurring reminder.
+    """The model's input at a due time; `again` is the next time of a recurring reminder.
 
     `prompt` replaces the trigger's; `is_over` if the user let the reminder lapse.
     """

@@ -1,4 +1,4 @@
-"""Follow-ups that a program requests, and events from outside that the agent tells.
+"""Follow-ups that a program requests, and outside events that the agent reports to the user.
 
 Both become timers and pass the gates when they are due; for a user who wants none they end at once
 as suppressed. A reply voids a requested follow-up like any other; an event waits until the
@@ -41,7 +41,7 @@ _OF_THE_USER: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpRequest:
-    """What a program asks for: when, and what the model is asked and given.
+    """A program's request: the time, and the prompt and data for the model.
 
     Without `at` and `after` the trigger's own delay counts. `reason` is for operators.
     """
@@ -57,7 +57,7 @@ class FollowUpRequest:
 
 @dataclass(frozen=True, slots=True)
 class TimerArmer:
-    """Arms what users and programs ask for; commands, which no worker hears, need no wake-up.
+    """Arms timers for users and programs; the command line has no worker to wake up.
 
     `zone` is that of users who have not set theirs.
     """
@@ -99,14 +99,14 @@ class Requests(TimerArmer):
         )
 
     def check(self, event: OutsideEvent, agent_id: str) -> None:
-        """`UsageError` if an agent cannot tell such an event."""
+        """`UsageError` if the agent cannot report such an event."""
         for name in ("id", "type", "source"):
             check_name(getattr(event, name), f"The event's {name}")
         _check_trigger(event.trigger, self.autonomy_of(agent_id), EVENT)
         check_request(None, event.data)
 
     async def wake(self, thread: Thread, event: OutsideEvent) -> Timer:
-        """Let the agent tell an event; one that was reported before returns the first timer."""
+        """Let the agent report an event to the user; a repeated event returns the first timer."""
         self.check(event, thread.agent_id)
         own, now = self.autonomy_of(thread.agent_id).triggers.get(event.trigger), self.clock.now()
         told = {"type": event.type, "at": now.isoformat(timespec="seconds"), "data": event.data}
@@ -134,7 +134,9 @@ class Requests(TimerArmer):
         return await self.arm(timer, refused=await self._refusal(thread, timer))
 
     async def _refusal(self, thread: Thread, timer: NewTimer) -> Decision | None:
-        """What the gates that only the user can open say now: the caller learns of a refusal."""
+        """The present verdict of the gates that only the user can open, to report a refusal to the
+        caller.
+        """
         preferences = await read_preferences(self.journal, thread, self.zone)
         now = self.clock.now()
         decisive = refused_by_user(preferences, now)

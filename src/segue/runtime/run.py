@@ -57,13 +57,13 @@ class Run:
     clock: LocalClock | None = None
     answer: Any = None
     asked: Sequence[str] | None = None
-    # No try of it ran before, so there is no checkpoint to look for.
+    # It is the first attempt, so there is no checkpoint to look for.
     is_new: bool = False
     # Orders the tries of a batch: a later try has a higher value.
     attempt: tuple[int, ...] = ()
     # The encoded state of the agent's own graph, by channel, as the last turn left it.
     state: Mapping[str, StateValue] = field(default_factory=dict)
-    # What this run keeps from one model call to the next.
+    # Values that this run keeps from one model call to the next.
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -154,7 +154,7 @@ AgentEvent = Token | MessageFinished | Question | StateChanged | MemoriesRecalle
 
 @dataclass
 class TurnOutput:
-    """What a running turn has produced so far: stored messages, and what is left to store."""
+    """The output of a running turn: stored messages, and those still to be stored."""
 
     lease: TurnLease
     run: Run

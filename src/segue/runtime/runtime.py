@@ -29,7 +29,7 @@ _LONGEST_PAUSE: Final = timedelta(seconds=30)
 # The pause before another look at work that is due but locked by another process.
 _LOCKED_PAUSE: Final = timedelta(milliseconds=20)
 
-# Does what is due; returns the next due time.
+# Does the due work; returns the next due time.
 Step = Callable[[], Awaitable[datetime | None]]
 
 

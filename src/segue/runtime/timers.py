@@ -67,7 +67,7 @@ class TimerWorker:
         return await self._journal.timers.next_at()
 
     async def consider(self, lease: TimerLease) -> None:
-        """The life of a follow-up: from its due timer to the turn that writes it."""
+        """The life of a follow-up, from its due timer to the turn that writes it."""
         timer, now = lease.timer, self._clock.now()
         try:
             autonomy = self._deps.autonomy_of(timer.agent_id)
@@ -121,7 +121,7 @@ class TimerWorker:
             log_failure(logger, f"Timer {timer_id} could not be considered", error)
 
     async def _hold_back(self, lease: TimerLease, check: GateCheck, now: datetime) -> None:
-        """Postpone or close a timer, as its gates decided; a series only misses one time."""
+        """Postpone or close a timer as its gates decided; a recurring one skips one time."""
         decision, record = check.decision, check.record(self._deps.ids.next())
         is_later = decision.outcome is GateOutcome.POSTPONE
         until = decision.until if is_later else skip_to(lease.timer, now)
@@ -236,7 +236,7 @@ def _size(event: Timer) -> int:
 
 
 def _initiative(timer: Timer) -> Initiative | None:
-    """Where it comes from; None for silence, whose trigger is one of the four."""
+    """Its source; None for silence, whose trigger is one of the four."""
     if timer.is_from_silence and timer.trigger_type in TRIGGER_PROMPTS:
         return None
     return _INITIATIVES.get(timer.kind, "program")

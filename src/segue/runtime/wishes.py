@@ -26,7 +26,7 @@ PROMISED: Final = "The agent promised not to write on its own any more."
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What changes: preferences of the user, reminders that end, and the record; maybe nothing."""
+    """The changes, if any: preferences of the user, reminders that end, and the record."""
 
     preferences: Mapping[str, Any] = field(default_factory=dict)
     reminders: tuple[int, ...] = ()
@@ -36,11 +36,13 @@ class Granted:
 async def grant(
     deps: Deps, thread_id: str, request: UserRequest, reason: str, turn: Turn | None = None
 ) -> Granted:
-    """What the request changes for all agents of the user, and which reminders here end."""
+    """The changes of the user's preferences for all agents, and the reminders of this thread that
+    end.
+    """
     thread = await deps.journal.threads.get(thread_id)
     reminders = await _unwanted_reminders(deps, thread, request)
     if request.may_be_stop and not reminders:
-        # What the user takes for reminders is what the agent writes on its own.
+        # By reminders, the user means the agent's own follow-ups.
         request, reason = UserRequest(Wish.STOP), ASKED[Wish.STOP]
     settings = await deps.journal.users.get_settings(thread.user_id)
     clock = Preferences.of(settings, thread.settings, deps.zone).clock

@@ -35,7 +35,7 @@ from segue.transfer.lines import ExportWriter, to_id, to_time
 
 
 async def count_user(journal: Journal, user_id: str) -> Deleted:
-    """What `Journal.delete_user` would delete now. Nothing is changed."""
+    """The counts that `Journal.delete_user` would delete now. Nothing is changed."""
     rows = {table.name: 0 for table in (THREADS, *OF_THREAD, MEMORIES, USERS)}
     whose = Whose(user_id=user_id)
     async with journal.transfer.snapshot() as stored:

@@ -97,7 +97,7 @@ _USER_TEXT: Final = "answer"
 
 
 class IdRemapper:
-    """Gives threads new names and moves all other ids by one distance.
+    """Gives threads new names and shifts all other ids by the same amount.
 
     An id is a time, a node and a sequence number. Moved by a few nodes' width, all ids differ, keep
     their order, and are less than a millisecond later, without a table of old and new ids.
@@ -167,8 +167,8 @@ _TRIES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import. With `ids`, threads and all rows get new ids. A `trusted` file may hold what
-    no user could send: system messages, addresses in content, and provider file ids.
+    """How to import. With `ids`, threads and all rows get new ids. A `trusted` file may contain
+    what no user could send: system messages, URLs in content, and provider file ids.
     """
 
     ids: SnowflakeSource | None = None
@@ -193,8 +193,8 @@ async def import_file(
 ) -> ImportResult:
     """Check the whole file, then write all of it in one transaction.
 
-    `FormatError` names the line that is wrong; `ConflictError` names what exists already,
-    `UsageError` what is dated in the future.
+    `FormatError` names the wrong line, `ConflictError` the data that exists already, `UsageError`
+    an id in the future.
     """
     async with stage_file(file, trusted=options.trusted) as staged:
         return await import_staged(journal, staged, options, now=now)
@@ -237,7 +237,7 @@ async def _restore(
         for table, row in staged.rows():  # from the first row on, since a step may be retried
             if remapper is None:
                 yield table, row
-            # A copy has no effects outside: the original delivers them.
+            # A copy delivers nothing: the original does.
             elif table is not EFFECTS:
                 yield table, remapper.row(table, row)
 

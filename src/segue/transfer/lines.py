@@ -1,7 +1,7 @@
 """The lines of an export: pure, from a row to its line and back.
 
-A line is one JSON object with a `type`. The same rows give the same bytes, whatever database they
-come from. What cannot be right raises `FormatError`; the reader adds the line number to its text.
+A line is one JSON object with a `type`. The same rows give the same bytes, from every database.
+Invalid data raises `FormatError`; the reader adds the line number to its text.
 """
 
 import base64

@@ -194,7 +194,7 @@ def _check_content(message: BaseMessage) -> None:
             f"it is a system message, which would join the agent's instructions. {_IF_TRUSTED}"
         )
     content = message.content
-    # A model and a tool may name addresses, such as their sources; a person may not.
+    # A model and a tool may contain URLs, such as their sources; a user's message may not.
     shown = content if isinstance(message, HumanMessage) else media_in(content)
     if (found := find_reference(shown)) is not None:
         raise UsageError(

@@ -1,1 +1,1 @@
-"""Requests that users make in plain words, and machinery in what agents write."""
+"""Users' requests in plain language, and machinery in the agents' messages."""

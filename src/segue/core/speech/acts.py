@@ -45,7 +45,7 @@ _FEW: Final = 5
 
 
 def is_english(text: str) -> bool:
-    """In doubt a text is not English: then the rules say less."""
+    """In doubt a text is not English: the rules then conclude less."""
     common, shared, foreign = map(_vocabulary, ("common", "shared", "foreign"))
     words = [*map(str.casefold, _WORD.findall(text))][:_READ]
     known = sum(word in common for word in words)

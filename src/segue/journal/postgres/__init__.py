@@ -1,7 +1,7 @@
 """The journal on a PostgreSQL database, shared by any number of processes.
 
-Each watcher has a connection of its own, outside the pool, that listens to the notifications of
-other processes. Writers notify with `NOTIFY` in their SQL, see `segue.journal.tx`.
+Each watcher has its own connection, outside the pool, that listens to the notifications of other
+processes. Writers notify with `NOTIFY` in their SQL, see `segue.journal.tx`.
 """
 
 import asyncio

@@ -234,7 +234,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _Frozen:
-    """A snapshot on a connection of its own."""
+    """A snapshot on its own connection."""
 
     connection: Connection
 
@@ -274,7 +274,7 @@ async def fetch_row(db: Connection, query: LiteralString) -> DictRow:
 
 
 def _has_news(connection: Connection) -> bool:
-    """Whether the server sent something unasked, as when it shuts down."""
+    """Whether the server sent an unsolicited message, as when it shuts down."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -352,7 +352,7 @@ class Pool(AsyncConnectionPool[ConnectionT]):
             raise
 
     async def _putconn(self, conn: ConnectionT, from_getconn: bool) -> None:
-        # In a task of its own: the pool never gets back a connection whose return is cancelled.
+        # In its own task: the pool never gets back a connection whose return is cancelled.
         await asyncio.shield(super()._putconn(conn, from_getconn))
 
 

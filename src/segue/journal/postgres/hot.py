@@ -158,7 +158,7 @@ def _wanted(tail: Tail) -> dict[str, str | int]:
 
 
 def _add(tail: Tail, rows: list[Row]) -> None:
-    # Unreadable batches take no room, so there may be more even if it was filled.
+    # Unreadable batches use no tokens, so there may be more batches even after a full page.
     is_full = sum(row["tokens"] for row in rows) >= tail.room
     is_cut = is_full or len({row["batch"] for row in rows}) == _BATCHES_PER_READ
     tail.add(rows)
