@@ -42,9 +42,9 @@ def build_graph(
     tools: Sequence[BaseTool] = (),
     memories: bool = False,
 ) -> BuiltGraph:
-    """The graph of an agent. `tools` are added to those of the config, unless their name is taken;
-    `model` replaces its model. With `memories` the model gets those of the run, and can remember
-    and forget.
+    """The graph of an agent. `tools` are added to those of the config, unless a tool there has the
+    same name; `model` replaces its model. With `memories` the model gets those of the run, and can
+    remember and forget.
     """
     has_memories = memories or (config.keeps_memories and config.graph)
     memory_tokens = config.memory.max_tokens if has_memories else 0

@@ -1,5 +1,5 @@
-"""The current run of a node, tool or middleware, from LangGraph's config; and what graphs that do
-not know Segue read of it: ids in `configurable`, and the fields of their `context_schema`.
+"""The current run of a node, tool or middleware, from LangGraph's config; and what graphs without
+Segue imports can read: ids in `configurable`, and the fields of their `context_schema`.
 """
 
 from dataclasses import MISSING, fields, is_dataclass
@@ -39,7 +39,7 @@ def required_run() -> Run:
 
 
 def ids_of(run: Run) -> dict[str, Any]:
-    """What a graph finds in `config["configurable"]`."""
+    """The values of `config["configurable"]` for a graph."""
     trigger = None if run.trigger is None else str(run.trigger)
     ids = {"thread_id": run.thread_id, "user_id": run.user_id, "agent_id": run.agent_id}
     return {**ids, TRIGGER_KEY: trigger}
@@ -56,7 +56,7 @@ def context_of(schema: Any, run: Run) -> dict[str, Any] | None:
 
 
 def check_context(schema: Any, whose: str) -> None:
-    """Refuse a schema that cannot be made of what Segue knows: each run would fail."""
+    """Refuse a schema with required fields that Segue cannot fill: each run would fail."""
     required = {name for name, is_required in _fields(schema).items() if is_required}
     if missing := sorted(required - {*_CONTEXT}):
         raise UsageError(

@@ -65,7 +65,7 @@ and whenever another message would be of no use to them. Otherwise set it to tru
 delay_seconds counts from the assistant's last message and is at least {least} and at most \
 {longest}. reason is one short sentence.{facts}"""
 
-# Signs that the conversation's text does not show, so the model is told about them.
+# Facts that the conversation's text does not show, so the request states them.
 _FACTS: Final = frozenset({Sign.INTERRUPTED, Sign.BROKEN_OFF, Sign.TOOL_FAILED})
 _NOTHING_TO_ASK: Final = frozenset({Sign.NESTED, Sign.GOES_ON, Sign.SILENT})
 
@@ -116,7 +116,7 @@ class ModelDecider:
         interrupted: bool = False,
         consecutive: int = 0,
     ) -> DeciderResult:
-        """The follow-up that the model wants after `batch`, or none, and why.
+        """The model's decision about a follow-up after `batch`, with its reason.
 
         `consecutive` is the number of follow-ups since the user's last message. The planner applies
         the policy's backoff and bounds to the delay. An error means no follow-up.
@@ -225,7 +225,7 @@ def _conversation(batch: Batch, earlier: Sequence[Batch]) -> str:
 
 
 def _shown(batch: Batch, earlier: Sequence[Batch]) -> list[BaseMessage]:
-    # The user has not seen the agents' questions to each other.
+    # The user has not seen questions between agents.
     before = [b for b in earlier if b.id < batch.id and b.type is not BatchType.AGENT_TO_AGENT]
     latest = sorted(before, key=lambda b: b.id)[-_EARLIER_BATCHES:]
     return visible_messages(chain.from_iterable(b.messages for b in [*latest, batch]))

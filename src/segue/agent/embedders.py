@@ -103,7 +103,7 @@ class MiniLM:
             )
         runtime = import_module("onnxruntime")
         options = runtime.SessionOptions()
-        # A short text gains nothing from more threads.
+        # More threads do not speed up a short text.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         return runtime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
 

@@ -1,9 +1,9 @@
 """`LangGraphAgent`: one run of a graph answers one batch.
 
-Checkpoints are stored by batch, so they hold running turns only. An interrupted run goes on where
+Checkpoints are stored by batch, so they hold running turns only. An interrupted run continues where
 it stopped: finished tools do not run again. Each attempt has its own checkpoints, so an attempt
-that lost its lease does not disturb its successor. The graph's output and the state that it is to
-get back in the next turn come out as events; the caller stores them.
+that lost its lease does not disturb its successor. The run yields events with the graph's output
+and its state for the next turn; the caller stores them.
 """
 
 import logging
@@ -127,7 +127,7 @@ class LangGraphAgent:
             yield message
 
     async def _changes(self, values: Any, run: Run) -> dict[str, StateValue | None]:
-        """What of the graph's state is to be stored; nothing if the graph did not come that far."""
+        """The changes of the graph's state to store; none if the graph did not get that far."""
         if self._state is None or values is None:
             return {}
         if run.answer is not None and run.attempt:

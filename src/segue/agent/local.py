@@ -1,7 +1,8 @@
 """A small chat model that runs in this process: no key, no network, no server.
 
 SmolLM2-135M-Instruct streams, can be cancelled and counts its tokens. It is a tiny model for trying
-out: it forgets, repeats itself and calls no tools. For real conversations use a provider's model.
+Segue out: it forgets, repeats itself and calls no tools. For real conversations use a provider's
+model.
 
 `LocalEngine` holds the weights. One thread generates for the whole process, one request at a time,
 in order, and calls the request's listener. No network port is open. `LocalChatModel` adapts that to
@@ -259,7 +260,7 @@ ENGINE: Final = LocalEngine()
 
 
 class LocalChatModel(BaseChatModel):
-    """A tiny model for trying out. All instances share one engine, one reply at a time."""
+    """A tiny model for trying Segue out. All instances share one engine, one reply at a time."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 

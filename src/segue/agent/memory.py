@@ -93,10 +93,10 @@ class MemoryBook:
     async def remember(
         self, agent_id: str, user_id: str, content: str, key: str | None = None
     ) -> RememberResult:
-        """Store a fact, or update the memory that says the same, which keeps its key.
+        """Store a fact, or update the memory with the same meaning, which keeps its key.
 
-        With a `key` the fact is stored under it, and a memory that says the same under another key
-        is replaced. `UsageError` if the content or key is not valid, `ConflictError` if the
+        With a `key` the fact is stored under it, and a memory with the same meaning under another
+        key is replaced. `UsageError` if the content or key is not valid, `ConflictError` if the
         namespace is full: nothing is ever evicted. The same fact from two processes at once becomes
         one memory.
         """

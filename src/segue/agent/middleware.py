@@ -1,7 +1,7 @@
 """Middleware for `create_agent`: window, invisible metadata, unique ids, limits, MCP tools.
 
 Each also works in your own agent, in async runs. Order matters: `RetrieveMemories` reads the
-metadata that `Invisibility` removes, so it stands before it; `TellTime` comes after both parts of
+metadata that `Invisibility` removes, so it must come first; `TellTime` comes after both parts of
 the system message; `Invisibility` comes last.
 """
 
@@ -83,7 +83,7 @@ class MiddlewareChain(AgentMiddleware[Any, Any, Any]):
 
 
 class Invisibility(AgentMiddleware[Any, Any, Any]):
-    """Removes Segue's metadata from model requests, whatever the provider's client would send."""
+    """Removes Segue's metadata from model requests, so that no provider's client can send it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,9 @@ def with_system_part(request: Request, part: str) -> Request:
 
 
 class UniqueIds(AgentMiddleware[Any, Any, Any]):
-    """Gives a message a new id if the batch has it: the state would replace the earlier message."""
+    """Gives a message a new id if the batch already has its id: the state would replace the earlier
+    message.
+    """
 
     async def awrap_model_call(self, request: Request, handler: Handler) -> Response:
         response = await handler(request)

@@ -1,4 +1,4 @@
-"""Memories for a model call: the query, the search, and what the model gets of the results.
+"""Memories for a model call: the query, the search, and the part of the results that fits.
 
 The query is always a person's text, never a trigger's. A search that fails does not fail the reply.
 """

@@ -1,13 +1,13 @@
 """A chat model that answers from a script: for tests, and for a demo without a key.
 
 It streams as providers do, with tool calls and usage, and keeps its requests, so that a test can
-check what a model would have got. It ignores tools: the script decides.
+check the input of a model. It ignores tools: the script decides.
 
 `demo_reply` is the script of the model `scripted`. The same conversation gets the same replies. A
-follow-up refers to the data that it was given, or to what the user wrote before; a prompt is not
-followed, since only a model could. In a run, triggers are recognised by their metadata,
-since the owner may have replaced their prompts. A request for a summary gets the beginnings of the
-user's messages.
+follow-up refers to the data of its request, or to the user's earlier messages; prompts are ignored,
+since only a model could follow them. In a run, triggers are recognised by their metadata, since the
+owner may have replaced their prompts. A request for a summary gets the beginnings of the user's
+messages.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""The state of a custom graph between turns: which channels are kept, and in which form.
+"""The state of a custom graph between turns: which channels are kept, and how.
 
 Each channel beside `messages` starts a turn with the value that it had at the end of the last one.
-It is given back as a first checkpoint and not as input, so that no reducer applies it again. What
-the graph marks as ephemeral or untracked is not kept. The journal stores the values with the end of
-the turn.
+It is given back as a first checkpoint and not as input, so that no reducer applies it again.
+Channels that the graph marks as ephemeral or untracked are not kept. The journal stores the values
+with the end of the turn.
 """
 
 import hashlib
@@ -104,7 +104,8 @@ class GraphState:
         began_with: Mapping[str, Any],
         steps: Sequence[Sequence[tuple[str, Any]]],
     ) -> dict[str, Any]:
-        """The values of a turn that went on after an answer, on top of what was stored meanwhile.
+        """The values of a turn that continued after an answer, on top of those stored in the
+        meantime.
 
         The turn saw the state in which it asked, so that the answer is about what was asked. What
         its steps wrote since then is applied to the newer values, by the channels' own reducers.
@@ -120,7 +121,7 @@ class GraphState:
         return merged
 
     def changes(self, values: Any, run: Run) -> dict[str, StateValue | None]:
-        """What to store of the last values; None removes a channel. `UsageError` if too large."""
+        """The changed values to store; None removes a channel. `UsageError` if too large."""
         new: dict[str, StateValue] = {}
         for name in self._channels:
             value = value_of(values, name, _NOTHING)
@@ -146,7 +147,7 @@ class GraphState:
 
 
 def kept_channels(graph: Graph) -> dict[str, BaseChannel[Any, Any, Any]]:
-    """The channels that live on from turn to turn."""
+    """The channels that are kept from turn to turn."""
     builder = getattr(graph, "builder", None)
     if builder is None:  # made by `@entrypoint`, or of LangGraph's own parts
         named = {

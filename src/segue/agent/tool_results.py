@@ -98,7 +98,7 @@ def _stored_result(request: ToolCallRequest) -> ToolMessage | None:
         if exchange.call.id == request.tool_call["id"]
         and is_same_message(exchange.message, calling[0], run.batch)
     ]
-    # Where calls share an id, their results cannot be told apart.
+    # If calls share an id, their results cannot be distinguished.
     result = results[0] if len(results) == 1 else None
     return None if result is None or is_settled(result) else result
 

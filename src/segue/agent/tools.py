@@ -1,7 +1,7 @@
 """Tools of the built-in agent: `continue_later`, `remember`, `forget` and `ask_agent`.
 
-In a graph of your own, `remember` and `forget` work for an agent with `memory.enabled`. The user
-comes from the run, never from the model, so that a prompt injection cannot reach other users.
+In your own graph, `remember` and `forget` work if the agent has `memory.enabled`. The user comes
+from the run, never from the model, so that a prompt injection cannot reach other users.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ def continue_tool(most: int, now: Callable[[], datetime]) -> BaseTool:
 
 
 def _say_when(run: Run | None, now: datetime, delay: timedelta) -> str:
-    """When it goes on, on the user's clock, so that the reply can say so."""
+    """The time of the continuation, on the user's clock, so that the reply can name it."""
     at = f"at {run.clock.describe(now + delay)}, " if run and run.clock else ""
     wait = f"in {say_duration(delay)}" if delay >= _SECOND else "right after this reply"
     return f"You will go on {at}{wait}."

@@ -55,7 +55,7 @@ app = typer.Typer(
     help="Agents that speak first.",
     no_args_is_help=True,
     add_completion=False,
-    # A user's mistakes are printed in one line; for bugs the plain traceback says most.
+    # A user's mistakes are printed in one line; for bugs a plain traceback helps most.
     pretty_exceptions_enable=False,
 )
 

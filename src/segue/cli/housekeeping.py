@@ -167,10 +167,10 @@ def retain(
     dry_run: Annotated[bool, "Only show what would be deleted."] = False,
     place: Place,
 ) -> Answer:
-    """Delete old batches for good, whole ones, from all threads; memories stay.
+    """Delete whole old batches from all threads; memories stay.
 
     Never a thread's newest batch, nor one that is in progress or waits for an answer. Without an
-    age or a number, the policy of the settings applies, with its rules for single types.
+    age or a number, the policy of the settings applies, including its rules per type.
     """
     given = _policy(older_than, keep_last, types or [])
 

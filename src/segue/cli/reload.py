@@ -3,7 +3,7 @@
 This process holds the port and watches files; a child serves. After a change a second child starts
 on the same port and the same database. Once it is ready, the first one stops as after SIGTERM: it
 releases its turns, and the second one resumes them. If the second one cannot start, the first one
-goes on. A child notices by its standard input that this process is gone.
+continues. A child detects by its standard input that this process has ended.
 """
 
 import asyncio

@@ -157,7 +157,7 @@ async def _export(
 
 @contextmanager
 def _target(out: Path | None) -> Iterator[BinaryIO]:
-    """Stdout, or a file that gets its name once it is complete."""
+    """Stdout, or a file that appears under its name once it is complete."""
     if out is None:
         yield typer.get_binary_stream("stdout")
         return
@@ -207,7 +207,7 @@ def _conflict_hints(*, remap: bool, skip_existing: bool) -> Iterator[None]:
 
 
 async def _warn_of_migration(segue: OfflineSegue, user: str) -> None:
-    """Migrated threads come back with the next migration, as long as the source has them."""
+    """The next migration imports these threads again, as long as the source has them."""
     if count := await segue.count_migrated(user):
         typer.echo(
             f"{count} of {user}'s threads came from `segue migrate`; delete them in the source, "

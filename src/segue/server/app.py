@@ -176,7 +176,7 @@ class RouteIndex(BaseRoute):
     """The first of all routes: finds the right one by the method, the first name of the path and
     its number of names, since matching a request against 130 patterns costs more than many answers.
 
-    What it does not find, such as a path with a wrong method, is left to the routes themselves.
+    Other requests, such as a path with a wrong method, are left to the routes themselves.
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:

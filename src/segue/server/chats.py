@@ -1,7 +1,7 @@
 """Conversations of clients that choose the ids themselves, as most chat protocols do.
 
 A chat is named by its client; here it is a thread of the caller. Two callers, or two agents, may
-use the same name: each has a thread of its own, so a name reveals nothing about others.
+use the same name for separate threads, so a name reveals nothing about others.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from segue.server.problems import ApiError
 from segue.server.requests import MessageIn
 from segue.server.routes.messages import check_content
 
-# OpenAI's client sends a failed request again; what was said is stored already.
+# OpenAI's client repeats a failed request, whose message is already stored.
 NO_RETRY: Final = {"X-Should-Retry": "false"}
 
 

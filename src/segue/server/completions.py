@@ -1,9 +1,8 @@
 """OpenAI's chat completions: agents are models, and the last message of the user is sent.
 
-The server keeps the history, so of the messages in a request only the last one counts. A header
-names the conversation; without one, each request begins a new one. Parameters that change what the
-caller gets back are refused if they cannot be honoured; hints about sampling are ignored, because
-the agent's settings decide.
+The server keeps the history, so only the last message of a request is read. A header names the
+conversation; without one, each request starts a new one. Unsupported parameters that change the
+response are refused; sampling parameters are ignored, because the agent's settings decide.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -50,7 +49,7 @@ THREAD_HEADER: Final = "Segue-Thread"
 _KEY_HEADER: Final = "Idempotency-Key"
 # Sent by Open WebUI, if it forwards the headers of its users.
 _OPEN_WEBUI: Final = "X-OpenWebUI-Chat-Id"
-# Says that no person asks, but the client itself, such as for a title.
+# Marks requests of the client itself, such as for a title.
 _TASK_HEADER: Final = "Segue-Task"
 _DONE: Final = b"data: [DONE]\n\n"
 
@@ -114,7 +113,7 @@ class ChatIn(BaseModel):
     stream_options: StreamOptions | None = None
 
     def check_parameters(self) -> None:
-        """`ApiError` for what cannot be honoured."""
+        """`ApiError` for unsupported parameters."""
         for name, value in (self.model_extra or {}).items():
             if value is None or name in _IGNORED:
                 continue
@@ -127,7 +126,7 @@ class ChatIn(BaseModel):
 
     @property
     def content(self) -> Any:
-        """What the user says; `UsageError` if the last message is not the user's."""
+        """The user's message; `UsageError` if the last message is not the user's."""
         last = self.messages[-1]
         if last.role != "user":
             raise UsageError(

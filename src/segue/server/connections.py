@@ -207,7 +207,7 @@ class EventStream(StreamingResponse):
 async def _report_errors(
     lines: AsyncGenerator[bytes], describe: Callable[[Problem], bytes]
 ) -> AsyncGenerator[bytes]:
-    """A stream that has begun has sent its status; an error becomes its last event."""
+    """A started stream has already sent its status, so an error becomes its last event."""
     try:
         async with aclosing(lines):
             async for line in lines:

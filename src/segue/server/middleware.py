@@ -1,4 +1,4 @@
-"""What happens to every request before its route, and after it.
+"""The handling of every request before and after its route.
 
 A request gets an id, which all its log lines have. The caller is authenticated before the body is
 read; a body that is too large, or has too many JSON values, is refused before it is parsed. One log

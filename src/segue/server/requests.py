@@ -34,7 +34,7 @@ class QuietHours(StrictModel):
 
 
 class PreferencesIn(StrictModel):
-    """What a user prefers about follow-ups; null removes a preference."""
+    """A user's preferences for follow-ups; null removes one."""
 
     time_zone: str | None = Field(default=None, examples=["Europe/Oslo"])
     quiet_hours: Annotated[QuietHours | Literal[False] | None, expected(_HOURS)] = Field(

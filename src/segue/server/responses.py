@@ -1,7 +1,7 @@
 """What clients receive: bodies and frames, built from the records and events of the runtime.
 
 Ids are text, because JavaScript rounds 64-bit numbers. No model has a field for metadata. Only real
-messages and natural replies are sent; of a model's message, only what people see.
+messages and replies are sent, and only the visible part of a model's message.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class ItemsOut(BaseModel, Generic[T]):
 
 
 class AskedOut(BaseModel):
-    """What the agent asked before it could go on, by id, and the answer; null while it waits."""
+    """The agent's questions, by id, and the answer; null while it waits."""
 
     turn_id: Id
     questions: dict[str, Any]
@@ -138,7 +138,7 @@ class MessageOut(BaseModel):
 
 
 def _asked(turns: Iterable[Turn]) -> list[AskedOut]:
-    """The questions of a batch, oldest first; the answer is with the turn that it let go on."""
+    """The questions of a batch, oldest first; an answer is stored with the turn that it resumed."""
     found: list[AskedOut] = []
     for turn in sorted(turns, key=lambda turn: turn.id):
         if found and "answer" in turn.payload:
@@ -171,8 +171,8 @@ class PageOut(BaseModel):
     """Messages, oldest first; `before` and `after` are the cursors of the pages around them, null
     where there is nothing more. `after` also takes the position of a message.
 
-    A page with large pictures or files has fewer messages than `limit`: it ends with the message
-    that brings it to about 1 MB.
+    A page with large pictures or files has fewer messages than `limit`: it ends when it reaches
+    about 1 MB.
     """
 
     items: list[MessageOut]

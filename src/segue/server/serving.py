@@ -35,7 +35,7 @@ class Lifespan:
         self._source = source
         self._segue = source if isinstance(source, Segue) else None
         self._has_begun = False
-        # Whether to listen only once the Segue is open: another process answers meanwhile.
+        # Whether to listen only once the Segue is open: until then another process answers.
         self.opens_first = False
         # Off if the program prints a `SegueError` itself.
         self.logs_segue_errors = True

@@ -215,7 +215,7 @@ async def receive_text(websocket: WebSocket) -> str:
 async def send_text(websocket: WebSocket, text: str) -> None:
     try:
         await websocket.send_text(text)
-    except RuntimeError:  # uvicorn has answered the client's close; nobody has received it yet
+    except RuntimeError:  # uvicorn has answered the client's close, which was not received here yet
         raise WebSocketDisconnect from None
 
 

@@ -1,4 +1,4 @@
-"""`load_settings`: settings from a file, then the environment, then flags; the last one wins.
+"""`load_settings`: settings from a file, then the environment, then flags; later sources override.
 
 Remembers which of them set what, so that an error names its file, its variable or its flag. Which
 settings exist and what they take is defined by `Settings`.

@@ -1,7 +1,7 @@
 """The recorded past of a user's threads, as a replay needs it.
 
-Read page by page from one snapshot; nothing is written. Messages are read only where no decision
-is recorded that says which follow-up they called for.
+Read page by page from one snapshot; nothing is written. Messages are read only if no recorded
+decision tells which follow-up they called for.
 """
 
 import logging
@@ -77,7 +77,7 @@ class PastCheck:
 
 @dataclass(frozen=True, slots=True)
 class PastThread:
-    """What happened in a thread, oldest first, and the preferences of today."""
+    """The events of a thread, oldest first, and the current preferences."""
 
     id: str
     agent_id: str
@@ -127,7 +127,7 @@ async def _thread(rows: Rows, thread: Row, preferences: Preferences) -> PastThre
         [row async for row in all_rows(rows, table, whose)]
         for table in (tables.TIMERS, tables.DECISIONS, tables.TURNS)
     ]
-    # What was requested does not depend on the policy in question; only silence is replayed.
+    # Requested messages do not depend on the policy; only follow-ups after silence are replayed.
     requested = _requested(timers, decided)
     decisions = [row for row in decided if not {row["timer_id"], row["turn_id"]} & requested]
     known = {row["batch"] for row in found}
@@ -264,7 +264,7 @@ def _read_batch(rows: Sequence[Row]) -> Batch | None:
 
 
 def _turn_of(batch: Batch) -> Iterator[PastTurn]:
-    """The turn of a batch without a record; what agents ask each other is not one."""
+    """The turn of a batch without a record; a question between agents is not a turn."""
     if batch.type is BatchType.AGENT_TO_AGENT:
         return
     is_follow_up = batch.type is BatchType.SYSTEM_TRIGGER

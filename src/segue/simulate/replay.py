@@ -35,7 +35,7 @@ _FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class EventKind(StrEnum):
-    """What happened then, or would have happened under the other settings."""
+    """An event of the past, or of the replay under other settings."""
 
     SENT_THEN = "sent_then"
     # The user answered a follow-up that was sent then.
@@ -50,7 +50,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayEvent:
-    """One thing that happened or would have.
+    """An event of the past or of the replay.
 
     `gate` is what held it back: a gate, or `decider` if the settings have none. `is_assumed`: it
     follows a follow-up that was never written, and its trigger is assumed to be the same.
@@ -154,7 +154,7 @@ class _Replay:
     def run(self, until: datetime) -> list[ReplayEvent]:
         for thread in self._threads:
             self._recall(thread)
-        # What is recorded has happened, whatever this machine's clock says.
+        # Recorded events have happened, even if this machine's clock is behind.
         until = max([until, *(turn.began_at for t in self._threads for turn in t.past.turns)])
         while self._agenda and self._agenda[0][0] <= until:
             moment, _, _, act = heapq.heappop(self._agenda)
@@ -162,7 +162,7 @@ class _Replay:
         return self._events
 
     def _recall(self, thread: _Thread) -> None:
-        """Put what is recorded of a thread on the agenda."""
+        """Put the recorded events of a thread on the agenda."""
         for cancelled_at in thread.past.cancelled_at:
             self._at(cancelled_at, _WROTE, partial(self._cancel, thread))
         for check in thread.past.checks:

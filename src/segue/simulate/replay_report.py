@@ -39,7 +39,7 @@ class ReplayQuery:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What the other settings change."""
+    """The effect of the other settings."""
 
     since: datetime | None
     until: datetime

@@ -1,8 +1,8 @@
 """The report of a simulation: what happened, in order, on the user's clock, and the totals; and the
 difference between two reports.
 
-Values only: `segue.simulate.timeline` makes the entries, the CLI prints them. It holds what people
-saw and which trigger spoke, never a prompt.
+Values only: `segue.simulate.timeline` makes the entries, the CLI prints them. It has the visible
+messages and the triggers, never a prompt.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ FAILED: Final = "failed"
 
 
 class EntryKind(StrEnum):
-    """What an entry is about."""
+    """The kind of an entry."""
 
     USER_MESSAGE = "user_message"
     REPLY = "reply"
@@ -50,7 +50,7 @@ _MESSAGES: Final = (EntryKind.USER_MESSAGE, EntryKind.REPLY, EntryKind.FOLLOW_UP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEntry:
-    """One thing that happened. Times are on the user's clock."""
+    """An entry of the timeline. Times are on the user's clock."""
 
     at: datetime
     kind: EntryKind
@@ -91,7 +91,7 @@ class SilentSpan:
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """Everything that happened, oldest first, and the totals."""
+    """All entries, oldest first, and the totals."""
 
     title: str
     seed: int
@@ -110,7 +110,7 @@ class SimulationReport:
 
     @property
     def not_sent(self) -> tuple[TimelineEntry, ...]:
-        """What was planned and will never be sent."""
+        """Planned follow-ups that will never be sent."""
         return self.of(EntryKind.NOT_SENT)
 
     @property
@@ -214,7 +214,7 @@ _LOST: Final = "a message that is not sent"
 
 
 def describe_difference(a: Totals, b: Totals) -> list[str]:
-    """What policy B does other than policy A, from the totals of their reports."""
+    """The differences of policy B from policy A, by the totals of their reports."""
     return [*_differences(a, b)] or ["Both policies do the same."]
 
 

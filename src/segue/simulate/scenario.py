@@ -1,7 +1,7 @@
 """Scenarios: a story of days or weeks in a file, to try a follow-up policy on.
 
-Owns reading and checking one, and when its events happen. `segue.simulate.simulation` runs it. A
-mistake is a `UsageError` of one line that names the setting.
+Reads and checks a scenario, and computes the times of its events. `segue.simulate.simulation` runs
+it. A mistake is a `UsageError` of one line that names the setting.
 """
 
 import re
@@ -72,7 +72,7 @@ def _check_text(text: str) -> str:
     return text
 
 
-# A moment as TOML or a text has it; `resolve` finds it on the user's clock of that time.
+# A moment as written in TOML or text; `resolve` finds it on the user's clock at that time.
 Moment = Annotated[Any, Expected("a moment")]
 Hours = Annotated[QuietHours | Literal[False], PlainValidator(parse_hours)]
 Zone = Annotated[str, AfterValidator(_check_zone)]
@@ -81,7 +81,7 @@ Texts = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class AutoReplies(Config):
-    """How the simulated user answers follow-ups, besides what the events say."""
+    """How the simulated user answers follow-ups, in addition to the events."""
 
     # Of all follow-ups. Which ones follows from the seed.
     share: Share
@@ -154,7 +154,7 @@ def _read_agent(given: Any) -> Any:
     # A summary would use up replies that the scenario has for its users.
     off = {"enabled": False}
     model = {} if "graph" in given else {"model": SCRIPTED}
-    # Weeks pass in seconds: no real server is to be called meanwhile.
+    # Weeks pass in seconds: no real server should be called.
     read = {**model, "memory": off, "compression": off, **given, "mcp": {}}
     match given:
         case {"autonomy": {"policy": {"quiet_hours": hours} as policy} as autonomy}:
@@ -174,7 +174,7 @@ class Scenario(Config):
     start: Moment
     end: Moment = None
     lasts: Annotated[Span | None, Field(alias="for")] = None
-    # All chance follows from it: the same seed gives the same story.
+    # It determines all random choices: the same seed gives the same story.
     seed: int = 0
     user: User = User()
     agents: Annotated[

@@ -1,7 +1,7 @@
 """Runs a scenario on a virtual clock: weeks of a whole Segue in seconds.
 
-Everything is real except the time, the checkpoints, webhooks, which go nowhere, and, unless an
-agent names another, the model. The scenario's user acts here, too. The CLI prints the report.
+Everything is real except the time, checkpoints, webhooks (not sent) and, unless an agent names
+another, the model. The scenario's user acts here, too. The CLI prints the report.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class _OneThreadLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        if executor is None:  # not the journal's; it may wait for a thread of its own
+        if executor is None:  # not the journal's; it may wait for its own thread
             return super().run_in_executor(executor, func, *args)
         done = self.create_future()
         try:
@@ -259,7 +259,7 @@ class _Simulation:
         return None
 
     async def _act(self, world: World, agent: str, event: Event) -> str:
-        """What the user or a program does besides writing; its text for the timeline."""
+        """Perform an event other than a message; returns its text for the timeline."""
         if event.type:
             await world.segue.report_typing(agent)
             return f"types to {agent}"
@@ -320,7 +320,7 @@ class _Simulation:
 
 
 def _preferences(event: Event, now: datetime) -> tuple[str, dict[str, Any]]:
-    """What the user wants, as a text and as settings."""
+    """The user's preferences, as a text and as settings."""
     if event.mute is not None:
         return ("mutes" if event.mute else "unmutes") + " follow-ups", {"muted": event.mute}
     if event.snooze is not None:
@@ -337,6 +337,6 @@ def _preferences(event: Event, now: datetime) -> tuple[str, dict[str, Any]]:
 
 
 def _draw(seed: int, agent: str, number: int) -> float:
-    """A number from 0 up to 1, the same for a follow-up whatever became of the others."""
+    """A number from 0 up to 1 that depends only on the follow-up, not on the others."""
     digest = hashlib.sha256(f"{seed}\0{agent}\0{number}".encode()).digest()
     return int.from_bytes(digest[:6]) / (1 << 48)

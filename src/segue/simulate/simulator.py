@@ -1,6 +1,6 @@
 """`Simulator`: policies on a story or on the past of a thread, for the page.
 
-A story runs in a process of its own, so that it can be stopped and does not block the server. No
+A story runs in a separate process, so that it can be stopped and does not block the server. No
 model is called, and nothing is stored.
 """
 

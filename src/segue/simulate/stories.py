@@ -1,7 +1,7 @@
 """The scenarios that come with Segue, to compare policies on; the agent is added to them.
 
-`python -m segue.simulate.stories` runs one in a process of its own, for `Simulator`: JSON comes in,
-and the reports go out.
+`python -m segue.simulate.stories` runs one in a separate process for `Simulator`: it reads JSON and
+prints the reports.
 """
 
 import json

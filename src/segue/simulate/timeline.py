@@ -1,4 +1,4 @@
-"""The timeline of a simulation: what its user did, and what the journal has recorded.
+"""The timeline of a simulation: the user's actions, and the records of the journal.
 
 Every entry has a number that rises with time, as the journal's ids do, so that entries of one
 moment stay in the order in which they happened.
@@ -29,7 +29,7 @@ Numbered = tuple[int, TimelineEntry]
 
 @dataclass
 class Timeline:
-    """Collects what happens, and lists it in order."""
+    """Collects entries, and lists them in order."""
 
     timetable: Timetable
     user: str

@@ -131,7 +131,7 @@ def plain_agent(id: str = "guide", **config: Any) -> AgentConfig:
 
 
 def with_graph(agent: AgentConfig, graph: Any) -> AgentConfig:
-    """The same agent with a graph of its own, which brings its model."""
+    """The same agent with its own graph, which contains the model."""
     own = agent.model_copy(update={"graph": graph})
     own.model_fields_set.discard("model")
     return own
@@ -154,7 +154,7 @@ class World:
         await self.clock.advance(span if span is not None else timedelta(**parts))
 
     async def say(self, thread: str, text: str, **how: Any) -> None:
-        """Send a message of the user, and run what follows at once."""
+        """Send a message of the user, and run everything that is due at once."""
         await self.segue.send(thread, text, **how)
         await self.clock.settle()
 

@@ -1,4 +1,4 @@
-"""A watchdog for the event loop: fails a test in which one callback kept all others waiting.
+"""A watchdog for the event loop: fails a test in which one callback blocked all others.
 
 It counts the CPU time of the loop's thread, not wall time: a machine that is busy with other
 programs raises no alarm, and a garbage collection does. It does not see a call that holds the

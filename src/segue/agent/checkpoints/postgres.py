@@ -76,7 +76,7 @@ class PostgresCheckpoints(Checkpoints):
 
 @contextmanager
 def _backend_errors() -> Iterator[None]:
-    """Report an outage as what it is: the sweeper tries again and logs no traceback."""
+    """Report an outage as `BackendError`: the sweeper tries again and logs no traceback."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,13 +1,12 @@
-"""A saver around LangGraph's: each batch has a place of its own, and in it each attempt; nothing is
-stored before it is needed.
+"""A saver around LangGraph's: it stores by batch and attempt, and only when needed.
 
-A graph knows its thread, which lives for years; what is stored is a running batch. So the thread's
-name in a graph's config is replaced by the batch on the way to the saver, and put back on the way
-to the graph.
+A graph knows its thread, which lives for years; a checkpoint belongs to a running batch. So the
+thread's name in a graph's config is replaced by the batch for the saver, and restored for the
+graph.
 
-A turn in which the model only answers has nothing to lose: if it is interrupted, the model is asked
-again. So its checkpoints stay in memory, and most turns never touch the database. All of them are
-stored as soon as a tool has finished or the graph waits for a person.
+If a turn in which the model only answers is interrupted, the model is simply called again. So its
+checkpoints stay in memory, and most turns never touch the database. All of them are stored as soon
+as a tool has finished or the graph waits for a person.
 """
 
 import asyncio
@@ -48,7 +47,9 @@ Attempt = tuple[int, ...]
 
 
 class AttemptSaver(BaseCheckpointSaver[Any]):
-    """Stores on another saver, by batch and attempt; a lazy one only what is worth storing."""
+    """Stores on another saver, by batch and attempt; a lazy one only from the first finished tool
+    on.
+    """
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         return self
 
     async def close(self) -> None:
-        """Store nothing from now on: LangGraph may go on storing after its run was stopped."""
+        """Store nothing from now on: LangGraph may continue to store after its run was stopped."""
         async with self._storing:
             self._is_closed = True
 
@@ -192,7 +193,7 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
             self._held = None
             await self._saver.aput_writes(stored, writes, task_id, task_path)
 
-    # A node may call a graph inside without `await`; then it runs in a thread of its own.
+    # A node may call an inner graph without `await`; then it runs in its own thread.
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self._wait_for(self.aget_tuple(config))

@@ -1,11 +1,11 @@
-"""Where LangGraph stores running turns: the official savers, opened the way we need them.
+"""Where LangGraph stores running turns: the official savers with our configuration.
 
 A checkpoint lives as long as its batch is processed; the journal holds what must last. On SQLite
 checkpoints have their own file, so they never wait for the journal's writer.
 
-LangGraph's serializer imports and calls whatever a stored row names, so anyone who can write to
-that table could run any code here. Ours restores LangChain's and LangGraph's own types, those that
-a graph's state declares, and those that the agent's settings name.
+LangGraph's serializer imports and calls whatever a stored row names, so that anyone with write
+access to that table could run any code here. Ours restores LangChain's and LangGraph's own types,
+those that a graph's state declares, and those that the agent's settings name.
 """
 
 import asyncio

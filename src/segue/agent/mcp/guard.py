@@ -1,8 +1,8 @@
 """A script that runs a program until it ends, or until the process that started this one is gone.
 
 `python -I -S guard.py PARENT COMMAND ARGS…`, as the leader of its own process group; the program
-inherits standard input and output. Without it a program that does not read its input, and those
-that it started in turn, would outlive a Segue that was killed.
+inherits standard input and output. Without it, a program that does not read its input, and its
+child processes, would outlive a Segue that was killed.
 """
 
 import os

@@ -2,8 +2,8 @@
 lost.
 
 One session stays open and is shared by all runs: starting a program takes up to seconds, and MCP
-answers requests in any order. A server is not trusted: what no provider would take is left out, and
-whatever else it does wrong becomes an error result, or absent tools and a line in the log. No run
+answers requests in any order. A server is not trusted: tools that no provider would accept are left
+out, and any other fault becomes an error result, or absent tools and a line in the log. No run
 fails because of it.
 """
 
@@ -217,7 +217,9 @@ class McpServer:
 
 
 def _describe(error: BaseException) -> str:
-    """Without addresses, which may contain keys, and the server's words, which may quote users."""
+    """Without addresses, which may contain keys, and without the server's text, which may quote
+    users.
+    """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:
@@ -305,7 +307,7 @@ def _flaw(tool: BaseTool) -> str | None:
 
 
 def text_of_result(result: CallToolResult, most: int) -> str:
-    """The texts of a result. Pictures, sounds and files are named only: few models take them."""
+    """The texts of a result. Pictures, sounds and files are only named: few models accept them."""
     text = "\n".join(_texts(result.content))
     return cut_text(text, most) or "(It returned nothing.)"
 

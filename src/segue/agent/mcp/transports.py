@@ -1,7 +1,7 @@
-"""How bytes reach an MCP server: over the standard input and output of a program, or over HTTP.
+"""Transports to an MCP server: the standard input and output of a program, or HTTP.
 
-Both refuse a message that is too long before it is in memory, and neither leaves anything behind:
-a program ends with its connection, and with Segue itself even if that is killed.
+Both refuse a message that is too long before it is in memory. A program ends with its connection,
+and with Segue, even if Segue is killed.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Also if this task is cancelled meanwhile: a program must not be left behind."""
+    """Also if this task is cancelled in the meantime: a program must not be left running."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -51,10 +51,10 @@ def chat(
     agent: Annotated[str | None, "The id of the agent to talk with."] = None,
     place: Place,
 ) -> None:
-    """Talk with an agent: replies appear as they are written, and the agent may speak first.
+    """Chat with an agent: replies appear as they are written, and the agent may speak first.
 
-    Ctrl-C stops the reply; pressed again, or with nothing to stop, it leaves, as Ctrl-D does.
-    Lines may also come from a pipe: each is sent when the one before is answered.
+    Ctrl-C stops the reply; pressed again, or with nothing to stop, it leaves, as Ctrl-D does. Lines
+    may also come from a pipe: each is sent after the previous one was answered.
     """
     Target(place.config, place.database, url, key)  # checks that they can be given together
     command = resume_command(url, key, user, place.config, place.database)
@@ -226,7 +226,7 @@ class Chat:
         self._screen.note("Ctrl-C again leaves.")
 
     def report_typing(self) -> None:
-        """Report that the user is typing: the agent should not speak first now."""
+        """Report that the user is typing, so that follow-ups wait."""
         now = asyncio.get_running_loop().time()
         if now - self._typed_at >= _TYPING_EVERY:
             self._typed_at = now

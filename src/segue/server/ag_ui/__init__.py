@@ -1,4 +1,4 @@
-"""AG-UI: agents for clients such as `HttpAgent`, and what the agent writes of its own accord."""
+"""AG-UI: agents for clients such as `HttpAgent`, follow-ups included."""
 
 from segue.server.ag_ui.routes import router
 

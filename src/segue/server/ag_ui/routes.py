@@ -1,5 +1,5 @@
-"""AG-UI's routes of an agent: `run` ends with its run; `connect` stays open, and carries every
-later run of the conversation, also those that the agent begins.
+"""AG-UI's routes of an agent: `run` ends with its run; `connect` stays open, and sends every later
+run of the conversation, also those that the agent starts.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -91,7 +91,7 @@ class RunIn(BaseModel):
     resume: list[ResumeIn] = []
 
     def check(self) -> None:
-        """`ApiError` for what an agent cannot honour."""
+        """`ApiError` for fields that are not supported."""
         for name in ("tools", "context", "state"):
             if getattr(self, name):
                 detail = f"An agent has its own tools, context and state; leave {name} empty."
@@ -99,7 +99,7 @@ class RunIn(BaseModel):
 
     @property
     def is_answer(self) -> bool:
-        """Whether questions are answered; of cancelled ones, a message takes the place."""
+        """Whether questions are answered; a message replaces cancelled ones."""
         return bool(self.resume) and all(entry.status == "resolved" for entry in self.resume)
 
     @property
@@ -177,7 +177,7 @@ async def _reply(
 
 
 class _Runs:
-    """What one listener gets of a conversation: each turn is a run."""
+    """A listener's view of a conversation: each turn is a run."""
 
     def __init__(self, segue: Segue, thread: Thread, given: RunIn) -> None:
         self._segue = segue

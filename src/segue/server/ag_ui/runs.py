@@ -182,7 +182,7 @@ def content_of(message: Mapping[str, Any]) -> Any:
 
 
 def _block_of(part: Any) -> Any:
-    """A block of a part; one of another form goes on as it is, and is refused with a reason."""
+    """A block of a part; a part of another form is passed on unchanged, to be refused there."""
     if not isinstance(part, dict) or (kind := _KINDS.get(str(part.get("type")))) is None:
         return part
     source = part.get("source")
@@ -193,12 +193,12 @@ def _block_of(part: Any) -> Any:
 
 
 def id_of(message: BaseMessage) -> str:
-    """The id that the client knows a message by: of its own, the one that it chose."""
+    """The client's id of a message: for its own messages, the one that it chose."""
     return MessageMetadata.of(message).client_message_id or message.id or ""
 
 
 def message_of(message: BaseMessage) -> dict[str, Any]:
-    """A visible message; one that the agent wrote of its own accord says so in its metadata."""
+    """A visible message; a follow-up is marked in its metadata."""
     if isinstance(message, HumanMessage):
         shown = shown_content(message)
         content = shown if isinstance(shown, str) else [*_parts(shown)]

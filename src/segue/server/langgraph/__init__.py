@@ -1,8 +1,7 @@
 """The routes that unmodified clients of the LangGraph SDK use, over the same `Segue` as `/api`.
 
-Agents are assistants, turns are runs, memories are the store, reminders are crons. A follow-up is a
-run, too. What cannot be honoured is refused with a sentence; docs/clients.md lists
-every route.
+Agents are assistants, turns are runs, memories are the store, reminders are crons. A follow-up is
+also a run. Unsupported requests are refused with an explanation; docs/clients.md lists every route.
 """
 
 from collections.abc import Awaitable, Callable

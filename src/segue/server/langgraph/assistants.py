@@ -1,4 +1,4 @@
-"""Assistants: the agents of the settings; and what a client asks of a server first."""
+"""Assistants: the agents of the settings; and the first requests of a client."""
 
 from importlib.metadata import version
 from typing import Any, Final
@@ -109,7 +109,7 @@ async def get_schemas(segue: SegueDep, assistant_id: str) -> Json:
 
 @router.get("/{assistant_id}/graph")
 async def get_graph(segue: SegueDep, assistant_id: str) -> Json:
-    """One node, whatever the graph of the agent is: clients get what it says, not how."""
+    """Always one node: clients get an agent's messages, not its graph."""
     _check(segue, assistant_id)
     nodes: list[Json] = [
         {"id": name, "type": "runnable", "data": {"name": name}} for name in ("__start__", NODE)

@@ -1,4 +1,4 @@
-"""Crons: the recurring reminders of a user. Its input is what the user is reminded of."""
+"""Crons: the recurring reminders of a user. A cron's input is the text of the reminder."""
 
 from contextlib import suppress
 from datetime import datetime

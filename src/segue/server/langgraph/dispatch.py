@@ -1,6 +1,6 @@
-"""Runs that LangGraph's clients ask for: what they send, and the turn that it starts.
+"""Runs that LangGraph's clients request, and the turns that they start.
 
-A field that cannot be honoured is refused, before anything is stored.
+Unsupported fields are refused before anything is stored.
 """
 
 import re
@@ -77,7 +77,7 @@ class RunOptions(StrictModel):
 
     @property
     def named_checkpoint(self) -> Any:
-        """The id of the state that a client goes on from, if it names one."""
+        """The id of the state that a client continues from, if it names one."""
         if isinstance(self.checkpoint, Mapping):
             return self.checkpoint.get("checkpoint_id") or self.checkpoint_id
         return self.checkpoint or self.checkpoint_id
@@ -91,7 +91,7 @@ class RunOptions(StrictModel):
         return parse_modes(self.stream_mode)
 
     def check(self) -> None:
-        """`UsageError` names the first field that cannot be honoured."""
+        """`UsageError` names the first unsupported field."""
         refuse(self, _REFUSED)
         if self.multitask_strategy == "rollback":
             raise UsageError(
@@ -187,8 +187,8 @@ def _messages(connection: HTTPConnection, given: Any) -> list[SentMessage]:
 async def run_on(
     connection: HTTPConnection, caller: Caller, thread_id: str, new: RunIn, *, may_create: bool
 ) -> tuple[Thread, Turn]:
-    """Start a run on the caller's thread; `ConflictError` if it has begun with another agent, or is
-    that of another run alone.
+    """Start a run on the caller's thread; `ConflictError` if the thread has another agent, or
+    belongs to another run alone.
 
     Clients create threads before they name an assistant, so an empty thread is with any of them.
     What can be refused is refused before a thread is created or changed.
@@ -211,7 +211,7 @@ async def run_on(
 
 
 async def run_alone(connection: HTTPConnection, caller: Caller, new: RunIn) -> tuple[Thread, Turn]:
-    """Start a run in a thread of its own, which is temporary unless it is to be kept."""
+    """Start a run in a separate thread, which is temporary unless the client keeps it."""
     if has_replies(new.input):
         raise UsageError(
             "input.messages: a run without a thread knows only its own message; for a "
@@ -246,8 +246,8 @@ async def get_question(segue: Segue, thread: Thread) -> Turn:
 
 
 async def _check_end(segue: Segue, thread: Thread, checkpoint: Any) -> None:
-    """Some clients send the last state that they have seen along with each message. What the agent
-    wrote since then of its own accord may follow it; a message of the user may not.
+    """Some clients send the last state that they have seen along with each message. Follow-ups may
+    have come after it; a message of the user may not.
     """
     if checkpoint is None or checkpoint == checkpoint_json(thread)["checkpoint_id"]:
         return

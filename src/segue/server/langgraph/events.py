@@ -1,4 +1,4 @@
-"""Protocol events: what happens in a thread, for clients that subscribe to channels of it.
+"""Protocol events: the events of a thread, for clients that subscribe to channels of it.
 
 Each event has a number that rises, and an id by which a client drops what it has already: a stored
 event has the same id on every connection. A subscription without a number to resume from gets the

@@ -1,9 +1,8 @@
 """Messages as LangGraph's clients write and read them, and the window of them that is a state.
 
-From a client only the content of a person's messages is taken. To a client goes what a person sees;
-an id that the client gave to its message is the message's id here, because clients match their own
-copy by it. All streams of a thread share one window, so that a message is read and encoded once for
-all of them.
+From a client, only the content of the user's messages is read. A client gets the visible messages;
+a message has the id that the client gave it, because clients match their own copy by it. All
+streams of a thread share one window, so that a message is read and encoded once for all of them.
 """
 
 import asyncio
@@ -107,7 +106,7 @@ def sent_messages(given: Any) -> list[SentMessage]:
 
 
 def has_replies(given: Any) -> bool:
-    """Whether an input brings messages of an agent along."""
+    """Whether an input contains messages of an agent."""
     messages = given.get("messages") if isinstance(given, Mapping) else None
     listed = messages if isinstance(messages, list) else []
     return any(_human(each) is None for each in filter(_is_message, listed))

@@ -1,4 +1,4 @@
-"""What happens in a thread, in the stream modes of LangGraph's clients.
+"""The events of a thread in the stream modes of LangGraph's clients.
 
 `Place` is where a stream can be resumed: a cursor, and how much of an unfinished message was sent.
 """
@@ -150,7 +150,7 @@ class Narrator:
 
     def _cut(self, name: str, run_id: str) -> Iterator[Part]:
         """Remove a message that was cut off if another one comes in its place: after a crash the
-        run writes it anew.
+        run writes it again.
         """
         gone, self._cut_off = self._cut_off, ""
         if gone != name:

@@ -1,6 +1,6 @@
 """Runs: a person's message or answer and the agent's turn for it.
 
-A run on no thread has one of its own, which is deleted when the run is over.
+A run without a thread gets a temporary one, which is deleted when the run is over.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run, and what is to be done if its client leaves, and at its end."""
+    """A run, and what to do if its client disconnects, and at its end."""
 
     thread: Thread
     turn: Turn
@@ -61,7 +61,9 @@ class _Run:
     is_temporary: bool = False
 
     def locations(self, then: str | None = None) -> dict[str, str]:
-        """Where it is, and where to go on after a lost connection; relative to the base address."""
+        """The URLs of the run, and to continue after a lost connection; relative to the base
+        address.
+        """
         place = f"/threads/{self.thread.id}/runs/{to_text(self.turn.id)}"
         own = {"Content-Location": place}
         return own if then is None else {**own, "Location": f"{place}/{then}"}

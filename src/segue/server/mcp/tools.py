@@ -89,11 +89,11 @@ def tool(
 
 
 class NoArguments(StrictModel):
-    """Nothing to say."""
+    """No arguments."""
 
 
 class OfAgent(StrictModel):
-    """What an agent knows."""
+    """The memories of an agent."""
 
     agent_id: AgentId = None
     limit: Limit = 50
@@ -206,7 +206,7 @@ async def forget(segue: Segue, caller: Caller, given: MemoryKey) -> Items:
 
 @tool(NoArguments, reads=True)
 async def list_reminders(segue: Segue, caller: Caller, given: NoArguments) -> Items:
-    """List the user's reminders that still wait, soonest first."""
+    """List the user's pending reminders, soonest first."""
     del given
     return [*map(ReminderOut.of, await segue.list_reminders(caller.user_id))]
 

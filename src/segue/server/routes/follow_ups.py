@@ -1,4 +1,4 @@
-"""What an agent writes first: follow-ups of a conversation with their reasons, and reminders."""
+"""Follow-ups of a conversation with their reasons, and reminders."""
 
 from fastapi import Response
 
@@ -39,7 +39,7 @@ async def request_follow_up(
 
 @router.delete("/follow-ups")
 async def cancel_follow_ups(segue: SegueDep, thread: ThreadDep) -> ItemsOut[FollowUpOut]:
-    """Cancel what is planned or not shown yet: follow-ups and continuations; the next message may
+    """Cancel follow-ups and continuations that are planned or not shown yet; the next message may
     plan new ones.
     """
     return FollowUpOut.list_of(await segue.cancel_follow_ups(thread))

@@ -78,7 +78,7 @@ async def send_message(
 
 @router.post("/cancel")
 async def cancel_turns(segue: SegueDep, thread: ThreadDep) -> TurnsOut:
-    """Stop the agent, planned continuations included; what was seen of its reply is kept."""
+    """Stop the agent, planned continuations included; the shown part of its reply is kept."""
     return TurnsOut.of(*await segue.cancel(thread))
 
 
@@ -91,7 +91,7 @@ async def answer_question(segue: SegueDep, thread: ThreadDep, given: AnswerIn) -
 
 @router.post("/typing", status_code=204)
 async def report_typing(segue: SegueDep, thread: ThreadDep) -> Response:
-    """The user is typing; no follow-up is sent meanwhile."""
+    """The user is typing; no follow-up is sent in the meantime."""
     await segue.report_typing(thread)
     return Response(status_code=204)
 

@@ -49,7 +49,7 @@ async def list_pending_timers(segue: SegueDep, limit: Limit = 50) -> Items:
 
 @router.get("/threads/{thread_id}/history")
 async def get_history(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
-    """What the user sees of the conversation, oldest first."""
+    """The messages that the user sees, oldest first."""
     return Items(items=await segue.inspector.list_history(thread_id, limit=limit))
 
 
@@ -68,7 +68,7 @@ async def list_batches(segue: SegueDep, thread_id: str, limit: Limit = 50) -> It
 
 @router.post("/threads/{thread_id}/batches/{batch_id}/settle", status_code=204)
 async def settle_batch(segue: SegueDep, thread_id: str, batch_id: str) -> Response:
-    """Close an open batch: its question or continuation is given up."""
+    """Close an open batch; its question or continuation is dropped."""
     await segue.settle_batch(thread_id, parse(batch_id))
     return Response(status_code=204)
 
@@ -81,7 +81,7 @@ async def list_live_turns(segue: SegueDep, limit: Limit = 50) -> Items:
 
 @router.get("/threads/{thread_id}/context")
 async def get_context(segue: SegueDep, thread_id: str) -> Json:
-    """What the model would get of a thread now, and what is left out."""
+    """The model's next context, and what is left out."""
     thread = await segue.get_thread(thread_id)
     return await segue.inspector.get_context(thread, segue.get_agent(thread.agent_id))
 
@@ -105,7 +105,7 @@ async def list_recalled(segue: SegueDep, thread_id: str) -> Items:
 
 @router.get("/threads/{thread_id}/decisions")
 async def list_decisions(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Items:
-    """What the decider and the gates decided, with all reasons; newest first."""
+    """The decisions of the decider and the gates, with all reasons; newest first."""
     return Items(items=await segue.inspector.list_decisions(thread_id, limit=limit))
 
 
@@ -123,7 +123,7 @@ async def list_turns(segue: SegueDep, thread_id: str, limit: Limit = 50) -> Item
 
 @router.get("/dead-letters")
 async def list_dead_letters(segue: SegueDep, limit: Limit = 100) -> Items:
-    """Webhooks and other effects that were given up."""
+    """Webhooks and other effects that failed for good."""
     return Items(items=await segue.inspector.list_dead_letters(limit=limit))
 
 

@@ -1,4 +1,4 @@
-"""What needs no key, because it shows no stored data: pages for people, health and metrics.
+"""Pages without stored data, which need no key: documentation, health and metrics.
 
 `/docs` lists all routes; it has no scripts and loads nothing.
 """

@@ -1,4 +1,4 @@
-"""The page: its documents and modules, as they lie in the package; nothing of it is secret.
+"""The page: its documents and modules from the package; none of it is secret.
 
 Addresses in them are relative, so that they also work in a mounted app. A strict policy forbids
 everything but our own files: no inline script or style, no other host, no text that becomes HTML.
@@ -96,7 +96,7 @@ async def page(request: Request) -> Response:
 
 @_page("/sw.js")
 async def service_worker(request: Request) -> Response:
-    """At the top, because a service worker is in charge of what lies below its address."""
+    """At the top, because a service worker controls the paths below its address."""
     return _respond(request, "sw.js")
 
 
