@@ -24,7 +24,7 @@ from segue.telemetry import count
 _FOLLOW_UPS: Final = (TimerKind.FOLLOW_UP, TimerKind.EVENT)
 # Reminders have their own list.
 _LISTED: Final = (*_FOLLOW_UPS, TimerKind.CONTINUATION)
-_OWN_WISH: Final = "The agent itself wanted to go on later."
+_OWN_WISH: Final = "The agent itself wanted to continue later."
 
 
 class Initiative(Conversations):

@@ -125,7 +125,7 @@ def unheard() -> Batch:
     ("batch", "reason"),
     [
         (nested(), "Another agent asked"),
-        (going_on(), "goes on with this by itself"),
+        (going_on(), "continues this by itself"),
         (unheard(), "said nothing"),
     ],
 )
@@ -372,7 +372,7 @@ async def test_the_request_is_bounded(sign: str) -> None:
         (talk(), {"consecutive": 1}, "wrote again once since"),
         (talk(), {"consecutive": 2}, "wrote again 2 times since"),
         (batch_of(HumanMessage("Pay."), calling("a")), {"interrupted": True}, "stopped to wait"),
-        (settle(batch_of(HumanMessage("Pay."), calling("a"))), {}, "broke off"),
+        (settle(batch_of(HumanMessage("Pay."), calling("a"))), {}, "stopped before it was done"),
     ],
 )
 async def test_what_words_do_not_show_is_told(

@@ -198,7 +198,7 @@ def test_an_embedder_of_a_provider_is_loaded(monkeypatch: pytest.MonkeyPatch) ->
         ("minilm", "Unknown embedder 'minilm'; expected 'local', or 'provider:model'"),
         ("openai:", "Unknown embedder 'openai:'"),
         (":x", "Unknown embedder ':x'"),
-        ("opnai:x", "There is no provider 'opnai' of embedders.*cohere, .*openai"),
+        ("opnai:x", "Unknown provider 'opnai' of embedders.*cohere, .*openai"),
         ("cohere:embed-v4.0", "not installed: pip install langchain-cohere"),
         ("openai:text-embedding-3-small", "set OPENAI_API_KEY in the environment"),
         ("google_genai:gemini-embedding-001", "set GOOGLE_API_KEY in the environment"),

@@ -94,7 +94,10 @@ def test_the_timeline_says_when_who_what_and_why(segue: Segue, story: Path) -> N
     assert any(re.match(r"Mon 01 Mar 10:00 coach .*question_unanswered: The", x) for x in lines)
     assert "sent 1 question_unanswered 1; 1 answered" in lines
     assert "at night 0 0% of those sent, from 22:00 to 08:00" in lines
-    assert "not planned 1 The talk is closed: goodbye, thanks, or all that was needed." in lines
+    assert (
+        "not planned 1 The conversation is closed: goodbye, thanks, or nothing more needed."
+        in lines
+    )
     assert "longest silence 13h from Mon 01 Mar 20:00" in lines
     assert any(line.startswith("model calls 3 about ") for line in lines)
 

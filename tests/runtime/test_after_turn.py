@@ -153,7 +153,7 @@ async def test_a_user_who_writes_while_the_model_decides_gets_no_old_plan(stage:
         # Nobody knows which of the two decisions is made first.
         assert sorted(await plans(world, thread)) == [
             "nothing: The deciding model wants no follow-up.",
-            "nothing: The user wrote or dropped follow-ups while this was decided.",
+            "nothing: The user wrote or cancelled follow-ups while this was decided.",
         ]
 
 
@@ -177,7 +177,7 @@ async def test_a_drop_counts_for_a_plan_that_is_being_decided(stage: Stage, who:
         await world.pass_time(days=3)
         assert await timers(world, thread) == []
         assert await plans(world, thread) == [
-            "nothing: The user wrote or dropped follow-ups while this was decided.",
+            "nothing: The user wrote or cancelled follow-ups while this was decided.",
         ]
         assert await world.heard(thread) == ["Where is Oslo?", TOLD]
 
@@ -295,7 +295,7 @@ async def test_an_agent_that_decides_nothing_pays_for_nothing(sqlite_stage: Stag
         await world.pass_time(days=1)
         assert len(model.seen) == 1
         assert await timers(world, thread) == []
-        reason = "Nothing decides about follow-ups of this agent."
+        reason = "This agent has no decider for follow-ups."
         assert await plans(world, thread) == [f"nothing: {reason}"]
 
 

@@ -143,11 +143,11 @@ async def test_a_delivery_that_failed_says_when_it_is_tried_again(stage: Stage) 
         waiting = await delivery()
         again = START + SILENCE + timedelta(seconds=5)
         assert waiting.outcome == "waiting"
-        assert waiting.why.endswith(f"(ConnectError). Next try at {again:%Y-%m-%d %H:%M:%S}.")
+        assert waiting.why.endswith(f"(ConnectError). Next attempt at {again:%Y-%m-%d %H:%M:%S}.")
         await world.pass_time(hours=2)
         given_up = await delivery()
         assert given_up.outcome == "not delivered"
-        assert given_up.why.endswith("(ConnectError). Given up at attempt 8.")
+        assert given_up.why.endswith("(ConnectError). Gave up after attempt 8.")
 
 
 async def test_a_deciders_words_are_not_told(stage: Stage) -> None:

@@ -143,7 +143,7 @@ async def test_nobody_asks_in_circles(stage: Stage) -> None:
     async with stage.world(*agents(*pairs), models=models) as world:
         thread = await new_thread(world, agent="guide")
         await world.say(thread, "Which way?")
-        refused = "guide is already waiting for this answer; asking in circles leads nowhere."
+        refused = "guide is already waiting for this answer; agents must not ask in circles."
         assert (await world.heard(thread))[-1] == f"I heard: I heard: {refused}"
         assert sum(len(model.seen) for model in models.values()) == 4
 
@@ -154,7 +154,7 @@ async def test_an_agent_does_not_ask_itself(stage: Stage) -> None:
     async with stage.world(*agents(("guide", "guide")), models=models) as world:
         thread = await new_thread(world, agent="guide")
         await world.say(thread, "Which way?")
-        assert "asking in circles" in (await world.heard(thread))[-1]
+        assert "ask in circles" in (await world.heard(thread))[-1]
 
 
 async def test_agents_ask_only_so_deep(stage: Stage) -> None:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 MINUTE = timedelta(minutes=1)
 NOTE = "see if it is done"
-TOLD = "You will go on at 08:01 (UTC), in 1 minute."
+TOLD = "You will continue at 08:01 (UTC), in 1 minute."
 
 
 def patient_agent(**config: Any) -> AgentConfig:
@@ -96,10 +96,10 @@ async def test_a_continuation_is_listed_without_the_agents_note_to_itself(stage:
         await world.say(thread, "Please send the parcel.")
         [planned] = await world.segue.list_follow_ups(thread)
         assert (planned.kind, planned.due_at) == (TimerKind.CONTINUATION, START + MINUTE)
-        assert planned.state_reason == "The agent itself wanted to go on later."
+        assert planned.state_reason == "The agent itself wanted to continue later."
         [told] = await world.segue.why(thread)
         assert (told.what, told.outcome) == ("planning a continuation", "planned")
-        assert told.why == "The agent itself wanted to go on at 2027-01-15 08:01:00 UTC."
+        assert told.why == "The agent itself wanted to continue at 2027-01-15 08:01:00 UTC."
         [timer] = await world.segue.inspector.list_timers(thread, limit=1)
         assert timer["why"] == NOTE
         await world.pass_time(MINUTE)
@@ -146,7 +146,7 @@ async def test_the_agent_is_told_when_it_will_go_on(
         await world.say(thread, "Please send the parcel.")
         await world.pass_time(MINUTE)
         [result] = [m for m in model.seen[1] if isinstance(m, ToolMessage)]
-        assert result.text == f"You will go on {told}."
+        assert result.text == f"You will continue {told}."
         [timer] = await world.journal.timers.list_of(thread)
         assert timer.due_at == due
 

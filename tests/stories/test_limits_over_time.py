@@ -46,7 +46,7 @@ async def test_the_cap_of_the_day_counts_all_agents_of_a_user(stage: Stage) -> N
         assert sorted(by_day(times).values()) == [2, 4]
         assert times[4] == datetime(2027, 1, 16, tzinfo=BERLIN)
         gates = [r for t in threads for r in await told(world, t, "the gates")]
-        assert "postpone: All 4 of the day are sent; the next begins 2027-01-16 00:00 in " in (
+        assert "postpone: All 4 of the day are sent; the next day begins 2027-01-16 00:00 in " in (
             "".join(gates).replace("Europe/Berlin", "")
         )
 
@@ -174,7 +174,7 @@ async def test_held_out_follow_ups_cost_nothing_and_say_so(stage: Stage) -> None
         [timer] = await world.segue.list_follow_ups(thread)
         assert timer.state is TimerState.SUPPRESSED
         assert await told(world, thread, "the follow-up planned") == [
-            "suppressed: Held out: this share of follow-ups is not sent, to see what they change."
+            "suppressed: Held out: this share of follow-ups is not sent, to measure their effect."
         ]
         [gates] = [r for r in await world.segue.why(thread) if "the gates" in r.what]
         assert gates.details["held_out"] is True

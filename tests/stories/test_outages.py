@@ -130,7 +130,7 @@ async def test_a_process_that_ends_while_the_model_thinks_leaves_it_to_the_next(
 
 
 async def test_many_threads_of_one_user_are_no_burst_after_an_outage(stage: Stage) -> None:
-    """Four threads are due at once: the cooldown spreads them and the cap of the day ends it."""
+    """Four threads are due at once: the cooldown spreads them and the daily cap ends it."""
     agent = eager_agent(
         expires_after=None, policy={"max_per_day": 2, "cooldown": 3600, "max_consecutive": 1}
     )

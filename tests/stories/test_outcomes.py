@@ -277,7 +277,7 @@ async def test_whose_words_searched_memories_is_counted(
         await world.pass_time(PATIENCE)
         assert (await world.segue.stats()).searches.failed == 1
         [told] = [r for r in await world.segue.why(thread) if "memories" in r.what]
-        assert told.why == "Memories were searched with the user's last words."
+        assert told.why == "Memories were searched with the user's last message."
 
 
 @pytest.mark.usefixtures("foreseen_meanings")

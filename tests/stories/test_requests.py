@@ -226,7 +226,7 @@ async def test_an_event_is_told_when_the_model_works_again(stage: Stage) -> None
         await world.pass_time(minutes=5)
         assert await world.heard("one") == []
         [postponed] = await told(world, "one", "an event")
-        assert postponed.startswith("postponed: The agent could not tell it (")
+        assert postponed.startswith("postponed: The agent could not report it (")
         await world.pass_time(minutes=13)
         await world.segue.wake(event(2), thread="one")
         await world.pass_time(hours=1)

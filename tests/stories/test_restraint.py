@@ -82,7 +82,7 @@ async def test_a_goodbye_is_the_end(stage: Stage) -> None:
         assert len(model.seen) == 1
         assert await world.segue.list_follow_ups(thread) == []
         assert await told(world, thread, "planning") == [
-            "nothing: The talk is closed: goodbye, thanks, or all that was needed."
+            "nothing: The conversation is closed: goodbye, thanks, or nothing more needed."
         ]
 
 
@@ -91,7 +91,7 @@ async def test_a_goodbye_is_the_end(stage: Stage) -> None:
     [
         (eager_agent(enabled=False), "Follow-ups are disabled for this agent."),
         (eager_agent(policy={"enabled": False}), "Follow-ups are disabled for this agent."),
-        (eager_agent(decider="none"), "Nothing decides about follow-ups of this agent."),
+        (eager_agent(decider="none"), "This agent has no decider for follow-ups."),
     ],
     ids=["autonomy", "policy", "decider"],
 )

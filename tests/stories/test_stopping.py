@@ -54,7 +54,7 @@ async def test_a_reply_that_is_stopped_does_not_go_on_later(stage: Stage) -> Non
         assert [message.text for message in request][1:] == [
             "Please send the parcel.",
             "",
-            "You will go on at 08:01 (UTC), in 1 minute.",
+            "You will continue at 08:01 (UTC), in 1 minute.",
             "I ",
             "Good evening.",
         ]

@@ -196,7 +196,7 @@ _minilm: Final = cache(MiniLM)
 def _describe(what: str, provider: str, error: Exception) -> str:
     if providers := _PROVIDER.findall(str(error)):
         return (
-            f"There is no provider {provider!r} of embedders; an embedder is {POSSIBLE_EMBEDDERS}. "
+            f"Unknown provider {provider!r} of embedders; an embedder is {POSSIBLE_EMBEDDERS}. "
             f"Providers are: {', '.join(providers)}."
         )
     if variable := find_key_variable(error):

@@ -72,7 +72,7 @@ def _say_when(run: Run | None, now: datetime, delay: timedelta) -> str:
     """The time of the continuation, on the user's clock, so that the reply can name it."""
     at = f"at {run.clock.describe(now + delay)}, " if run and run.clock else ""
     wait = f"in {say_duration(delay)}" if delay >= _SECOND else "right after this reply"
-    return f"You will go on {at}{wait}."
+    return f"You will continue {at}{wait}."
 
 
 def _refusal(run: Run | None, most: int, after_seconds: float) -> str | None:
@@ -89,7 +89,7 @@ def _refusal(run: Run | None, most: int, after_seconds: float) -> str | None:
         for message in run.batch.messages
     )
     if continuations >= most:
-        return f"You went on {most} times already; come to an end now."
+        return f"You have continued {most} times already; finish now."
     return None
 
 
@@ -181,7 +181,7 @@ def _cannot_ask(run: Run, name: str, names: Sequence[str]) -> str | None:
     if name not in names:
         return f"There is no agent {name!r} to ask; there are: {', '.join(names)}."
     if name in chain:
-        return f"{name} is already waiting for this answer; asking in circles leads nowhere."
+        return f"{name} is already waiting for this answer; agents must not ask in circles."
     if len(chain) > MAX_DEPTH:
         return f"Agents ask each other at most {MAX_DEPTH} deep; answer with what you know."
     return None

@@ -252,7 +252,7 @@ INTERRUPTED_RESULT: Final = (
 )
 CUT_OFF_REPLY: Final = "My reply was cut off here before I could finish it."
 # Closes a batch that has a reply, but whose continuation was cancelled.
-NOT_CONTINUED: Final = "I meant to go on with this later, but that was called off."
+NOT_CONTINUED: Final = "I meant to continue this later, but that was cancelled."
 
 
 def settle(batch: Batch, generator: SnowflakeSource | None = None) -> Batch:

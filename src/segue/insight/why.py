@@ -93,7 +93,7 @@ def _of_timers(timers: list[Timer], decisions: list[Decision]) -> Iterator[Reaso
     for timer in timers:
         if timer.kind is TimerKind.CONTINUATION:  # no decider planned it, so no decision says so
             due = f"{timer.due_at:%Y-%m-%d %H:%M:%S} UTC"
-            wish = f"The agent itself wanted to go on at {due}."
+            wish = f"The agent itself wanted to continue at {due}."
             yield Reason(timer.created_at, "planning a continuation", "planned", wish, {}, timer.id)
         if timer.state in _OVER:
             kind = timer.kind.value.replace("_", "-")
@@ -152,7 +152,7 @@ def _of_delivery(effect: Effect) -> str:
         return effect.evidence or ""
     error = f"{effect.error.rstrip('.')}. " if effect.error else ""
     if effect.state is EffectState.DEAD:
-        return f"{error}Given up at attempt {effect.attempts}."
+        return f"{error}Gave up after attempt {effect.attempts}."
     if effect.state is EffectState.PENDING and effect.attempts:
-        return f"{error}Next try at {effect.due_at:%Y-%m-%d %H:%M:%S}."
+        return f"{error}Next attempt at {effect.due_at:%Y-%m-%d %H:%M:%S}."
     return effect.error or ""

@@ -71,7 +71,7 @@ ANSWERED: Final = "The user answered the agent's question."
 DROPPED: Final = "The user did not want it."
 # Why turns were stopped.
 STOPPED: Final = "The user stopped it."
-OVERTAKEN: Final = "The user wrote again, and the new message took its place."
+OVERTAKEN: Final = "The user wrote again, and the new message replaced it."
 CUT_SHORT: Final = "The user wrote while the agent was speaking first."
 NOT_AWAITED: Final = "The agent that asked does not wait for it any more."
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 Row = Any
 
 WAKE_CHANNEL: Final = "segue_wake"
-_MISSING: Final = "A row that must be there is missing. Nothing was written."
+_MISSING: Final = "A required row is missing. Nothing was written."
 _NAME: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _NOTIFY: Final = re.compile(r"NOTIFY\(([\w.]+)(?:, ([\w.]+))?\)")
 _LOCKS: Final = re.compile(

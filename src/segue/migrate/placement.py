@@ -33,7 +33,7 @@ TOO_DEEP: Final = "It holds something that is nested too deeply."
 _SOURCE: Final = "lc_source"
 _SUMMARY: Final = "summarization"
 # Replaces a picture or a file that is an address or a provider's file id.
-_NOT_TAKEN: Final = "[something that was named by its address and is not here any more]"
+_NOT_TAKEN: Final = "[a picture or file that was given as a URL and was not imported]"
 
 
 @dataclass(frozen=True, slots=True)

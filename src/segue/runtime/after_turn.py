@@ -59,12 +59,12 @@ logger = logging.getLogger(__name__)
 _WITHHELD: Final = 500
 # Tokens of earlier conversation that a decider gets.
 _EARLIER_TOKENS: Final = 2_000
-_NOT_NAMED: Final = "The model's message did not name the reminder, so it was added in plain words."
+_NOT_NAMED: Final = "The model's message did not mention the reminder, so its text was added."
 _SOURCES: Final = {
     QuerySource.CURRENT_MESSAGE: "Memories were searched with the message itself.",
-    QuerySource.LAST_REAL_USER_MESSAGE: "Memories were searched with the user's last words.",
+    QuerySource.LAST_REAL_USER_MESSAGE: "Memories were searched with the user's last message.",
     QuerySource.CONVERSATION_SUMMARY: "Memories were searched with the summary.",
-    "none": "There were no words of the user's to search memories with.",
+    "none": "There was no text of the user to search memories with.",
 }
 
 
@@ -236,7 +236,9 @@ class AfterTurn:
         autonomy = deps.autonomy_of(turn.agent_id)
         decider = self._decider_of(turn.agent_id)
         if decider is None or await self._is_void(turn):
-            return "The user wrote or dropped follow-ups meanwhile, or nothing decides any more."
+            return (
+                "The user wrote or cancelled follow-ups meanwhile, or there is no decider any more."
+            )
         batch = await journal.messages.load_batch(turn.thread_id, turn.batch)
         tail = await journal.messages.tail(
             turn.thread_id, max_tokens=_EARLIER_TOKENS, current_batch=turn.batch
@@ -266,7 +268,7 @@ class AfterTurn:
         )
         if await self._is_void(reply.turn):
             return DeciderResult(
-                None, "The user wrote or dropped follow-ups while this was decided.", result.words
+                None, "The user wrote or cancelled follow-ups while this was decided.", result.words
             )
         return result
 

@@ -202,8 +202,8 @@ def refusal(response: httpx.Response, now: datetime, receiver: str) -> DeliveryE
         wait = _retry_after(response.headers.get("Retry-After", ""), now)
         return DeliveryError(f"{text}.", retryable=True, retry_after=wait)
     if 300 <= status < 400:
-        text += ", a redirect, which is not followed: signed data goes only where it was meant to"
-    return DeliveryError(f"{text}; it will not be tried again.", retryable=False)
+        text += ", a redirect, which is not followed"
+    return DeliveryError(f"{text}; it will not be retried.", retryable=False)
 
 
 def _retry_after(header: str, now: datetime) -> timedelta | None:

@@ -60,7 +60,7 @@ _KINDS: Final = (
     ),
     _Kind(
         "permission",
-        "The key may not use this model; check its rights with the provider",
+        "The key may not use this model; check its permissions at the provider",
         "PermissionDeniedError ModelPermissionDeniedError PermissionDenied",
         (403,),
     ),
@@ -72,7 +72,7 @@ _KINDS: Final = (
     ),
     _Kind(
         "rate_limit",
-        "The provider takes no more requests for now; try again later, or raise the limit there",
+        "The provider's rate limit is reached; try again later, or raise the limit there",
         "RateLimitError ModelRateLimitError ResourceExhausted TooManyRequests",
         (429,),
         retryable=True,

@@ -87,7 +87,7 @@ def refusal(consecutive: int, autonomy: Autonomy) -> Refusal | None:
     if not autonomy.is_on:
         return Refusal(Gate.ENABLED, "Follow-ups are disabled for this agent.")
     if autonomy.decider == "none":
-        return Refusal("decider", "Nothing decides about follow-ups of this agent.")
+        return Refusal("decider", "This agent has no decider for follow-ups.")
     if consecutive >= most:
         count = f"{consecutive} of {most} follow-ups sent since the user last wrote"
         return Refusal(Gate.CONSECUTIVE_CAP, f"{count}; the user is next.")

@@ -47,7 +47,9 @@ MOST: Final = 100
 MOST_OF_USER: Final = 200
 # More than a user may set: some come from imports or from promises in replies.
 _LISTED: Final = 1_000
-WORN_OUT: Final = "The user answered neither the last reminders nor whether to go on with them."
+WORN_OUT: Final = (
+    "The user answered neither the last reminders nor the question whether to continue."
+)
 _MOVED: Final = "The user's clock is now that of {}."
 # Read by users, on the page and in problems of the server.
 _OPTED_OUT: Final = (
@@ -245,7 +247,7 @@ logger = logging.getLogger(__name__)
 _ASKED_AFTER: Final = timedelta(minutes=1)
 _ASK_PROMPT: Final = "You said you would remind me, but no time is set. Ask me when."
 _REASONS: Final = {
-    "kept": "A reminder was asked for or promised and not set; it was set for the time named.",
+    "kept": "A reminder was requested or promised but not set; it was set for the named time.",
     "not_set": "The user asked for a reminder, but the reply refused it or left the time open.",
     "corrected": "The reply promised a reminder without a clear time; the user is asked for it.",
     "unwanted": "The reply promised a reminder, but agents may not write to the user first.",

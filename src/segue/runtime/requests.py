@@ -33,8 +33,8 @@ GATHERED: Final = timedelta(seconds=10)
 # When events whose turn failed are tried again first, and for how long.
 _TOLD_AGAIN_AFTER: Final = timedelta(minutes=10)
 _TOLD_WITHIN: Final = timedelta(days=1)
-_AGAIN: Final = "; it is tried again later."
-_GIVEN_UP: Final = ", and is not tried any more."
+_AGAIN: Final = "; it is retried later."
+_GIVEN_UP: Final = ", and is not retried any more."
 _LONGEST_REASON: Final = 500
 _OF_THE_USER: Final = frozenset({Gate.OPTED_OUT, Gate.MUTED})
 
@@ -170,7 +170,7 @@ async def tell_later(deps: Deps, turn: Turn, fault: str) -> Ending:
     again_at = now + max(now - reported_at, _TOLD_AGAIN_AFTER)
     until = again_at if again_at <= reported_at + _TOLD_WITHIN else None
     outcome, what_next = ("postponed", _AGAIN) if until else ("given_up", _GIVEN_UP)
-    reason = f"The agent could not tell it ({fault}){what_next}"
+    reason = f"The agent could not report it ({fault}){what_next}"
     facts = {"events": len(events), "until": until and until.isoformat()}
     decision = deps.new_decision(turn, "event", outcome, reason, **facts)
     return Ending(decisions=[decision], postponed_until=until)

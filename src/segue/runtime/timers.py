@@ -39,7 +39,7 @@ _AT_ONCE: Final = 8
 _PAGE: Final = 64
 # Two agents that follow up with one user at the same moment make each other check again.
 _TRIES: Final = 10
-_HELD_OUT: Final = "Held out: this share of follow-ups is not sent, to see what they change."
+_HELD_OUT: Final = "Held out: this share of follow-ups is not sent, to measure their effect."
 _INITIATIVES: Final[Mapping[TimerKind, Initiative]] = {
     TimerKind.EVENT: "event",
     TimerKind.REMINDER: "user",

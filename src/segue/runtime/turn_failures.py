@@ -156,7 +156,7 @@ class TurnFailures:
         """Returns whether the turn is over; `ConflictError` if its lease is lost."""
         turn = lease.turn
         if isinstance(error, FollowUpWithdrawn):
-            reason = "What the model wrote was withheld, so the reminder came in plain words."
+            reason = "The model's text was withheld, so the reminder was sent with its stored text."
             decisions = error.ending.decisions
             if not error.is_withheld or not await self._reminds(lease, reason, decisions):
                 await self._withdraw(lease, error.ending)
@@ -282,7 +282,9 @@ class TurnFailures:
         turn, shown = lease.turn, _shown_error(error)
         _log_error(turn, "turn_failed", "Turn {turn_id} failed: {reason}", logging.ERROR, error)
         self._bus.retract(lease)
-        if await self._reminds(lease, f"The model failed ({shown.code}); it came in plain words."):
+        if await self._reminds(
+            lease, f"The model failed ({shown.code}); it was sent with its stored text."
+        ):
             return
         # The user did not ask for a follow-up and is not told that it failed.
         is_told = not turn.kind.speaks_first

@@ -113,7 +113,7 @@ class MessageOut(BaseModel):
     )
     error: str | None = Field(default=None, description="Why it failed or was stopped, if so.")
     asked: list[AskedOut] = Field(
-        default_factory=list, description="What the agent asked back after this message."
+        default_factory=list, description="The agent's questions about this message."
     )
 
     @classmethod
@@ -273,7 +273,7 @@ class FollowUpOut(RecordOut):
 
     id: RecordId
     kind: str = Field(
-        description="`follow_up`, or `continuation`: the agent itself wanted to go on later."
+        description="`follow_up`, or `continuation`: the agent itself wanted to continue later."
     )
     trigger: str | None = Field(validation_alias="trigger_type")
     state: str

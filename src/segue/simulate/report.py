@@ -205,9 +205,9 @@ class SimulationReport:
 
 Totals = Mapping[str, Any]
 _CAUSES: Final = {
-    "daily_cap": "the cap of the day",
+    "daily_cap": "the daily cap",
     "consecutive_cap": "the cap in a row",
-    "cooldown": "the time between two",
+    "cooldown": "the cooldown",
     "cancelled": "a message of the user",
 }
 _LOST: Final = "a message that is not sent"

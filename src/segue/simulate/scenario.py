@@ -87,7 +87,11 @@ class AutoReplies(Config):
     share: Share
     after: Span = timedelta(hours=1)
     # One after the other, and again from the first.
-    say: Texts = ("Good that you ask. I am at it.", "Not yet, but I will.", "Yes, I did it.")
+    say: Texts = (
+        "Thanks for asking. I am working on it.",
+        "Not yet, but I will.",
+        "Yes, I did it.",
+    )
 
 
 class User(Config):

@@ -209,7 +209,11 @@ class _Thread:
             if turn.state in (TurnState.FAILED, TurnState.VOID) and turn.id not in withdrawn:
                 kind, what, gate = EntryKind.FAILED, "no answer", None
                 if turn.kind.speaks_first:
-                    kind, what, gate = EntryKind.NOT_SENT, "the follow-up came to nothing", FAILED
+                    kind, what, gate = (
+                        EntryKind.NOT_SENT,
+                        "the follow-up failed or was stopped",
+                        FAILED,
+                    )
                 number, why = turn.end_position or turn.id, turn.error or ""
                 yield number, self._entry(kind, time_of(number), what, why=why, gate=gate)
 

@@ -195,7 +195,7 @@ def _snoozed(case: _Case) -> _Result:
     if until is not None and case.moment < until:
         whose = "all the user's threads" if case.facts.snoozed_everywhere else "this thread"
         return _postpone(until, f"Follow-ups in {whose} are snoozed until {case.shown(until)}.")
-    return _allow("No snooze is running.")
+    return _allow("No snooze is active.")
 
 
 def _superseded(case: _Case) -> _Result:
@@ -251,12 +251,14 @@ def _daily_cap(case: _Case) -> _Result:
     """
     facts, most = case.facts, case.policy.max_per_day
     if most == 0:
-        return _suppress("No follow-ups a day are allowed.")
+        return _suppress("No follow-ups per day are allowed.")
     is_later_day = local_day(case.moment, facts.clock) > local_day(facts.checked_at, facts.clock)
     if is_later_day or facts.sent_today < most:
         return _allow(f"{facts.sent_today} of {most} follow-ups sent today {facts.place}.")
     until = next_day(case.moment, facts.clock)
-    return _postpone(until, f"All {most} of the day are sent; the next begins {case.shown(until)}.")
+    return _postpone(
+        until, f"All {most} of the day are sent; the next day begins {case.shown(until)}."
+    )
 
 
 def _cooldown(case: _Case) -> _Result:

@@ -286,7 +286,8 @@ class Database:
     def _translated(self, error: Exception) -> SegueError:
         if isinstance(error, UnicodeEncodeError):
             return UsageError(
-                "An id or key holds half a character, which no database takes. Nothing was written."
+                "An id or key contains half a character, which no database stores. Nothing was "
+                "written."
             )
         if isinstance(error, OverflowError | RecursionError):
             return UsageError(

@@ -34,7 +34,7 @@ REFUSED: Final = (
         "/threads/{thread_id}/runs/{run_id}",
         "A run is part of its conversation; delete the thread.",
     ),
-    ("POST", "/runs/batch", "Create the runs one by one: each can be refused for itself."),
+    ("POST", "/runs/batch", "Create the runs one by one: each may be refused separately."),
     (
         "PATCH",
         "/runs/crons/{cron_id}",

@@ -29,7 +29,7 @@ _UUID: Final = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 MODES: Final = frozenset({"values", "messages", "messages-tuple", "updates", "custom", "events"})
 _NO_DATA: Final = "Segue has no data for it; use one of: " + ", ".join(sorted(MODES))
 NO_FORK: Final = (
-    "not supported: a thread goes on from its end; it keeps no checkpoints to fork from"
+    "not supported: a thread continues from its end; it keeps no checkpoints to fork from"
 )
 _REFUSED: Final[Mapping[str, str]] = {
     "interrupt_before": "a run stops only where its graph asks a question",
