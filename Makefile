@@ -4,13 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 READY := $(VENV)/.ready
-# Processes that share the tests: one more than cores, since servers and timers are waited for.
+# Number of test processes: one more than cores, since tests often wait for servers and timers.
 WORKERS ?= 3
 
-# On a machine shared with other work, a test can fail for want of time alone. So in continuous
-# integration what failed beside others runs once more, alone; pytest's 1 says that tests failed,
-# and nothing else did.
-AGAIN := || { test $$? = 1 && test "$$CI" = true && echo "Once more, alone, what failed:" \
+# On a busy machine, a test can fail because of time alone. So in continuous integration, failed
+# tests are repeated once, alone; pytest's exit code 1 means that tests failed, and nothing else.
+AGAIN := || { test $$? = 1 && test "$$CI" = true && echo "Repeating the failed tests, alone:" \
 	&& $(BIN)/pytest --last-failed --last-failed-no-failures=none; }
 
 # Without byte code on disk, every process that a test starts would compile its libraries anew.
@@ -21,17 +20,17 @@ unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not local and not long" $(ARGS) $(AGAIN)
 
-# What the fast lane leaves out: PostgreSQL twins, long storms, exhaustive orders, and hypothesis
+# What the fast lane leaves out: PostgreSQL variants, long storms, exhaustive orders, and hypothesis
 # tests with all examples.
 test-long: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "(long or fuzz) and not local" $(ARGS) $(AGAIN)
 
-# Takes each guarantee of tests/mutations.toml out of a copy, and runs the tests that must notice;
-# `make mutate ARGS="gate"` takes those with a word in their name. An interrupted run goes on.
+# Removes each guarantee of tests/mutations.toml from a copy, and runs the tests that must fail;
+# `make mutate ARGS="gate"` selects by a word of the name. An interrupted run continues.
 mutate: $(READY)
 	$(BIN)/python -m tests.mutate $(ARGS)
 
-# With the real local model; one process, since it takes all cores but one.
+# With the real local model; one process, since it uses all cores but one.
 test-local: $(READY)
 	$(BIN)/pytest -m local $(ARGS)
 
@@ -39,11 +38,11 @@ test-local: $(READY)
 serve: $(READY)
 	$(BIN)/segue serve $(ARGS)
 
-# Two minutes of kills on each database, and what came of it in figures.
+# Two minutes of kills on each database; prints the results in figures.
 chaos: $(READY)
 	SEGUE_CHAOS_SECONDS=120 SEGUE_TEST_SECONDS=900 $(BIN)/pytest tests/chaos $(ARGS)
 
-# mypy takes one core for a minute, so the others run beside it.
+# mypy uses one core for a minute, so the others run in parallel.
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -60,7 +59,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The tables of settings; a test fails while they are old.
+# The tables of settings; a test fails if they are outdated.
 docs: $(READY)
 	$(BIN)/python -m tests.settings.tables
 
@@ -78,7 +77,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.page
 	$(BIN)/python -m bench.state
 
-# What hostile clients cost the others; about three minutes.
+# What hostile clients cost other users; about three minutes.
 attack: $(READY)
 	$(BIN)/python -m bench.attacks
 
@@ -87,7 +86,7 @@ evals: $(READY)
 	$(BIN)/python -m evals.naturalness
 	$(BIN)/python -m evals.decider
 
-# For developers with node: the page's libraries from their locked packages, and its types.
+# For developers with node: the page's libraries from locked packages, and its types.
 tools/web/node_modules: tools/web/package-lock.json
 	cd tools/web && npm ci --silent --no-audit --no-fund
 	touch $@

@@ -61,9 +61,9 @@ export class SegueApp extends SegueElement {
   updated() {
     const talk = /** @type {any} */ (this.renderRoot.querySelector("segue-conversation"));
     const shown = talk?.conversation ?? null;
-    if (shown === this.shown) return; // what arrives in a conversation leaves the focus where it is
+    if (shown === this.shown) return; // new messages do not move the focus
     this.shown = shown;
-    // A phone's keyboard would cover what is to be read.
+    // A phone's keyboard would cover the messages.
     if (talk && matchMedia("(pointer: fine)").matches) talk.updateComplete.then(() => talk.focusComposer());
   }
 
@@ -177,7 +177,7 @@ export class SegueApp extends SegueElement {
 
   #isStarting = false;
 
-  /** Null while another one starts: a second click on a slow network is meant for the first. */
+  /** Null while another one starts: a second click on a slow network counts as the first. */
   /** @param {string} [agent] */
   async #start(agent) {
     if (this.#isStarting) return null;

@@ -59,7 +59,7 @@ export class Conversation extends EventTarget {
   loadLatest = () =>
     this.#once(async () => {
       const page = await this.client.getHistory(this.id, { limit: PAGE });
-      const newer = this.isLoaded ? [] : this.messages; // heard while the page was on its way
+      const newer = this.isLoaded ? [] : this.messages; // received while the page was loading
       this.messages = [];
       this.#merge([...page.items, ...newer]);
       this.before = page.before;
@@ -202,7 +202,7 @@ export class Conversation extends EventTarget {
   #hear(message) {
     this.drafts.delete(message.id);
     if (message.role === "user") {
-      // Ours, heard before the answer to our request.
+      // Ours, received before the response to our request.
       const mine = this.unsent.find((each) => (message.client_message_id ? each.id === message.client_message_id : each.text === message.text));
       this.unsent = this.unsent.filter((each) => each !== mine);
     }
@@ -231,7 +231,7 @@ export class Conversation extends EventTarget {
   async refresh() {
     const number = ++this.refreshes;
     const page = await this.client.getHistory(this.id, { limit: 10 }).catch(() => null);
-    // An answer that is overtaken may still tell of a question that was answered since.
+    // An outdated response may still contain a question that was answered since.
     if (!page || !this.isAtEnd || number !== this.refreshes) return;
     this.#merge(page.items);
     const asked = this.messages.findLast((message) => message.role === "user");
@@ -239,7 +239,7 @@ export class Conversation extends EventTarget {
     this.#changed();
   }
 
-  /** An end that was not heard, such as over a restart, is found in the history. */
+  /** An end that was missed, such as during a restart, is found in the history. */
   #watch() {
     clearTimeout(this.watching);
     if (this.running.size) this.watching = setTimeout(() => this.refresh(), 5000);

@@ -23,7 +23,7 @@ const SENTENCES = {
 export function explain(message, reasons, name) {
   const written = new Date(message.created_at).getTime();
   const earlier = reasons.filter((reason) => new Date(reason.at).getTime() <= written);
-  // What the gates allowed last before it was written.
+  // The last decision that allowed it.
   const allowed = earlier.findLast((reason) => reason.outcome === "allow" && reason.details.trigger);
   if (!allowed) return `${name} had a reason to write that is no longer on record.`;
   const since = allowed.details.talked_at ?? allowed.details.due_at;

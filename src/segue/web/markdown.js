@@ -1,7 +1,7 @@
 /**
  * Markdown as it streams in, as nodes and never as HTML: what is written once is not drawn again,
  * and tags stay text. Addresses come from a model, so only harmless schemes become links, and
- * nothing is loaded: a picture of another host would tell that host what was said.
+ * nothing is loaded: a picture of another host would reveal the conversation to that host.
  */
 
 import { copy } from "./media.js";

@@ -44,7 +44,7 @@ export async function copy(text, button) {
 const PICTURE = /^data:image\/(png|jpeg|gif|webp|avif);/;
 
 /**
- * What can be shown of a content besides its text. Only data: nothing is loaded from elsewhere.
+ * The parts of a content besides its text. Only data: nothing is loaded from elsewhere.
  * @param {Content} content
  * @returns {{kind: "picture" | "file", url: string | null, name: string}[]}
  */

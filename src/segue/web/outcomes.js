@@ -1,11 +1,11 @@
-/** What became of follow-ups: sums, the sentence that says it, and rows for a spreadsheet. */
+/** Outcomes of follow-ups: sums, a summary in one sentence, and rows for a spreadsheet. */
 
 import { plain } from "./words.js";
 
 /** @typedef {{cases: number, value: number, low: number, high: number}} Rate */
 /** @typedef {{value: number, low: number, high: number}} Difference */
 /**
- * What became of the follow-ups of one trigger and variant of an agent.
+ * Outcomes of the follow-ups of one trigger and variant of an agent.
  * @typedef {{
  *   agent: string, trigger: string | null, variant: string | null,
  *   total: number, replied: number, ignored: number, pending: number, stopped: number,
@@ -44,7 +44,7 @@ export function rate(hits, cases) {
 /** @param {Row[]} rows @param {(typeof COUNTS)[number] | "total"} name */
 export const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0);
 
-/** The rate of several rows together, of follow-ups whose time to be answered is over. @param {Row[]} rows */
+/** The rate of several rows together, of follow-ups whose window is over. @param {Row[]} rows */
 export function pooled(rows) {
   const known = rows.flatMap((row) => row.reply_rate ?? []);
   const cases = known.reduce((all, each) => all + each.cases, 0);
@@ -65,7 +65,7 @@ export function sentence(rows, arms) {
   return planned ? `${were(planned)} planned, and none was sent.` : "No follow-up was sent yet.";
 }
 
-/** The best variant that surely makes users write more. @param {Arm[]} arms */
+/** The best variant with a significant difference to the hold-out. @param {Arm[]} arms */
 function helping(arms) {
   const sure = arms.filter((arm) => arm.difference && arm.difference.low > 0);
   const best = sure.sort((a, b) => b.wrote.value - a.wrote.value)[0];
@@ -75,7 +75,7 @@ function helping(arms) {
     + `${more} points more than without a follow-up (95 % interval: ${low} to ${high}).`;
 }
 
-/** A variant that is surely answered more often than another of its trigger. @param {Row[]} rows */
+/** A variant that is significantly more often answered than another of its trigger. @param {Row[]} rows */
 function better(rows) {
   for (const { agent, trigger, variant, reply_rate: own } of rows) {
     const worse = rows.find((row) =>

@@ -1,6 +1,6 @@
 /**
- * What the page knows of its user: the client, the threads, and the one stream that feeds them.
- * Elements read it and listen to `change`; `heard` tells of a new message in any thread.
+ * The page's state of its user: the client, the threads, and the one stream that updates them.
+ * Elements read it and listen to `change`; `heard` reports a new message in any thread.
  */
 
 import { SegueClient, SegueError } from "./client/segue-client.js";
@@ -26,7 +26,7 @@ export const keys = {
   },
 };
 
-/** Why the server wants another key; null if it does not. @param {unknown} error @returns {string | null} */
+/** Why the server requires another key; null if it does not. @param {unknown} error @returns {string | null} */
 function whyLocked(error) {
   if (!(error instanceof SegueError)) return null;
   if (error.code === "user") return "This is a program's key, which needs a user with each request. Use a user's key here.";
@@ -147,24 +147,24 @@ export class Session extends EventTarget {
   async setPreferences(changes) {
     const before = this.me;
     const me = await this.client.setPreferences(changes);
-    if (before !== this.me) return this.refreshMe(); // changed meanwhile, and the answer may be older
+    if (before !== this.me) return this.refreshMe(); // changed in the meantime, and the response may be older
     this.me = me;
     this.#changed();
   }
 
-  /** A user may say in a message that agents shall not write first, and the server notes it. */
+  /** A user may ask in a message that agents do not write first, and the server stores it. */
   /** @returns {Promise<void>} */
   async refreshMe() {
     const before = this.me;
     const me = await this.client.getMe().catch(() => null);
-    if (before !== this.me) return this.refreshMe(); // changed meanwhile, and the answer may be older
+    if (before !== this.me) return this.refreshMe(); // changed in the meantime, and the response may be older
     if (!me || JSON.stringify(me) === JSON.stringify(this.me)) return;
     this.me = me;
     this.#changed();
   }
 
   /**
-   * What keeps agents from writing first in a thread; null if nothing does.
+   * What prevents agents from writing first in a thread; null if nothing does.
    * @param {Thread} thread
    * @returns {{text: string, undo: () => Promise<unknown>} | null}
    */

@@ -12,7 +12,7 @@ import { plain } from "./words.js";
 /** @typedef {{policy: any, quiet_hours: Hours, entries: Entry[], totals: any}} Run */
 /** @typedef {{title: string, start: string, end: string, time_zone: string, runs: Run[], difference: string[]}} Simulation */
 
-/** What of a policy the page edits: its place, and what it is called. */
+/** The fields of a policy that the page edits: path and label. */
 export const FIELDS = /** @type {const} */ ([
   ["delays.question_unanswered", "After a question"],
   ["delays.waiting_for_decision", "After an open decision"],
@@ -36,7 +36,7 @@ export const toForm = (policy) =>
     return [place, name === "quiet_hours" ? sayHours(value) : `${value}`];
   }));
 
-/** What of a form differs from the policy; the server checks it. @param {Record<string, string>} form @param {any} policy */
+/** The changes of a form to the policy; the server checks them. @param {Record<string, string>} form @param {any} policy */
 export function toChanges(form, policy) {
   const known = toForm(policy);
   /** @type {Record<string, Record<string, unknown>>} */ const changes = {};
@@ -106,7 +106,7 @@ export function sayEntry(entry) {
   const cause = entry.gate ? ` (${CAUSES[entry.gate] ?? plain(entry.gate)})` : "";
   const why = entry.why ? ` ${entry.why}` : "";
   switch (entry.kind) {
-    // Of the past it is known that something would be sent, but not its words.
+    // In a replay it is known that a follow-up would be sent, but not its text.
     case "follow_up": return `${when}, ${plain(entry.trigger)}${entry.what ? `: “${entry.what}”` : " would be sent."}${why}`;
     case "postponed": return `${when}, ${plain(entry.trigger)} is postponed${until}${cause}.${why}`;
     case "not_sent": return `${when}, ${plain(entry.trigger) || "a follow-up"} is not sent${cause}.${why}`;

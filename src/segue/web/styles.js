@@ -1,4 +1,4 @@
-/** What all elements share: the two sets of colours, and how controls and text look. */
+/** Styles of all elements: the two sets of colours, controls and text. */
 
 import { css } from "./vendor/lit.js";
 

@@ -13,7 +13,7 @@ worker.addEventListener("push", (/** @type {any} */ event) => {
 async function show({ title = "Segue", body = "", thread = "", position = "" }) {
   const tabs = await worker.clients.matchAll({ type: "window" });
   if (tabs.some((/** @type {any} */ tab) => tab.visibilityState === "visible")) return;
-  // By its tag, a repetition takes the place of the first one, also of one that a hidden tab has shown.
+  // A repeated notification has the same tag, so it replaces the first one, also one that a hidden tab has shown.
   await worker.registration.showNotification(title, { body, tag: position, data: { thread }, icon: "web/icon.svg" });
 }
 
@@ -22,7 +22,7 @@ worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.waitUntil(open(event.notification.data?.thread ?? ""));
 });
 
-/** The page, at the conversation; a tab that is there comes to the front. @param {string} thread */
+/** The page, at the conversation; an existing tab comes to the front. @param {string} thread */
 async function open(thread) {
   const address = new URL(thread ? `#/t/${thread}` : "#/", worker.registration.scope).href;
   const [tab] = await worker.clients.matchAll({ type: "window" });

@@ -1,4 +1,4 @@
-/** A thread's batches as bars on a timeline: what is computed of it, without drawing. */
+/** A thread's batches as bars on a timeline: the computation, without drawing. */
 
 /**
  * @typedef {{
@@ -66,7 +66,7 @@ export const barsOf = (batches, now, parent = null) =>
   });
 
 /**
- * What is seen at first: the newest batches, up to what is planned next.
+ * The first view: the newest batches, up to the next planned follow-up.
  * @param {Bar[]} bars @param {string | null} due @param {number} now
  */
 export function firstView(bars, due, now) {

@@ -1,4 +1,4 @@
-/** Times as people say them; the exact one goes into a tooltip. */
+/** Times in words; the exact time goes into a tooltip. */
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -7,7 +7,7 @@ const DAY = 24 * HOUR;
 /** @param {Date} date */
 const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
 
-/** @type {Map<string, Intl.DateTimeFormat>} To make one takes as long as to draw a message. */
+/** @type {Map<string, Intl.DateTimeFormat>} Creating one takes as long as rendering a message. */
 const formats = new Map();
 
 /** @param {Date} date @param {Intl.DateTimeFormatOptions} options */
@@ -35,14 +35,14 @@ export function ago(time, now = Date.now()) {
 export const clock = (time) =>
   format(new Date(time), { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
-/** On an axis: as much of a time as tells its labels apart. @param {number} time @param {number} length Of the axis, in milliseconds. */
+/** On an axis: as much of a time as distinguishes its labels. @param {number} time @param {number} length Of the axis, in milliseconds. */
 export const label = (time, length) =>
   format(new Date(time), {
     hour: "2-digit", minute: "2-digit", hourCycle: "h23",
     ...(length < 10 * MINUTE ? { second: "2-digit" } : length > 20 * HOUR ? { weekday: "short" } : {}),
   });
 
-/** The day and the minute, as near ones are called. @param {string} time @param {number} [now] */
+/** The day and the minute, in words if it is near. @param {string} time @param {number} [now] */
 export function moment(time, now = Date.now()) {
   const date = new Date(time);
   const days = Math.round((midnight(date) - midnight(new Date(now))) / DAY);
@@ -83,7 +83,7 @@ export function countdown(time, now) {
   return hours ? `${hours}:${parts.join(":")}` : parts.join(":");
 }
 
-/** A name of the server's, such as a trigger, as words. @param {string | null | undefined} name */
+/** A server's name, such as a trigger, as words. @param {string | null | undefined} name */
 export const plain = (name) => (name ?? "").replaceAll("_", " ");
 
 /** A text in one line without the marks of Markdown. @param {string} text */

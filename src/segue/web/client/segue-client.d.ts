@@ -1,7 +1,7 @@
 export { SegueStream };
 /** @import { Accepted, Agent, Content, FollowUp, Found, Frame, HistoryPage, Me, Memory, Preferences, Reason, Reminder, StreamState, Thread } from "./types.js" */
 /** @import { Message, Block } from "./types.js" */
-/** What the server refused, and why. */
+/** An error response of the server. */
 export class SegueError extends Error {
     /** @param {number} status @param {string} code @param {string} detail */
     constructor(status: number, code: string, detail: string);
@@ -63,7 +63,7 @@ export class SegueClient {
     /** @param {string} id @param {string} position @returns {Promise<Thread>} */
     markRead: (id: string, position: string) => Promise<Thread>;
     /**
-     * What a person sees, oldest first.
+     * The visible messages, oldest first.
      * @param {string} id
      * @param {{limit?: number, before?: string | null, after?: string | null}} [page]
      * @returns {Promise<HistoryPage>}
@@ -135,7 +135,7 @@ export class SegueClient {
     }) => Promise<Memory>;
     /** @param {string} key @param {string} [agent_id] @returns {Promise<unknown>} */
     deleteMemory: (key: string, agent_id?: string) => Promise<unknown>;
-    /** What `pushManager.subscribe` takes; 404 if notifications are off. @returns {Promise<{key: string}>} */
+    /** The key for `pushManager.subscribe`; 404 if notifications are off. @returns {Promise<{key: string}>} */
     getPushKey: () => Promise<{
         key: string;
     }>;
@@ -149,7 +149,7 @@ export class SegueClient {
     /** @param {string} q @returns {Promise<Page<Found>>} */
     search: (q: string) => Promise<Page<Found>>;
     /**
-     * What operators read of a thread.
+     * An operator's view of a thread.
      * @param {string} id
      * @param {"batches" | "decisions" | "memories" | "timers" | "turns"} what
      * @returns {Promise<Page<any>>}
@@ -160,7 +160,7 @@ export class SegueClient {
     /** Close an open batch. @param {string} id @param {string} batch @returns {Promise<unknown>} */
     settleBatch: (id: string, batch: string) => Promise<unknown>;
     /**
-     * What operators read of the whole server.
+     * An operator's view of the whole server.
      * @param {"turns" | "timers" | "dead-letters"} what
      * @returns {Promise<Page<any>>}
      */
@@ -172,7 +172,7 @@ export class SegueClient {
     /** The scenarios and policies to choose from. @returns {Promise<any>} */
     getSimulationOptions: () => Promise<any>;
     /**
-     * What one or two policies would send, and what not and why.
+     * Compares what one or two policies would send, and why.
      * @param {{scenario?: string, agent_id?: string, thread_id?: string, days?: number, policies: Record<string, unknown>[]}} asked
      * @returns {Promise<any>}
      */
@@ -185,7 +185,7 @@ export class SegueClient {
     }) => Promise<any>;
     /** The newest conversations of all users. @returns {Promise<Page<Thread>>} */
     listAllThreads: () => Promise<Page<Thread>>;
-    /** All that the user wrote and received, as JSON lines. @returns {Promise<Blob>} */
+    /** All messages of the user and replies to them, as JSON lines. @returns {Promise<Blob>} */
     exportAll: () => Promise<Blob>;
     #private;
 }

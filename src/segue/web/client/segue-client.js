@@ -14,7 +14,7 @@ export { SegueStream };
 /** @import { Accepted, Agent, Content, FollowUp, Found, Frame, HistoryPage, Me, Memory, Preferences, Reason, Reminder, StreamState, Thread } from "./types.js" */
 /** @import { Message, Block } from "./types.js" */
 
-/** What the server refused, and why. */
+/** An error response of the server. */
 export class SegueError extends Error {
   /** @param {number} status @param {string} code @param {string} detail */
   constructor(status, code, detail) {
@@ -77,7 +77,7 @@ export class SegueClient {
   markRead = (id, position) => this.#call("POST", this.#of(id, "read"), { position });
 
   /**
-   * What a person sees, oldest first.
+   * The visible messages, oldest first.
    * @param {string} id
    * @param {{limit?: number, before?: string | null, after?: string | null}} [page]
    * @returns {Promise<HistoryPage>}
@@ -132,7 +132,7 @@ export class SegueClient {
   deleteMemory = (key, agent_id) =>
     this.#call("DELETE", `api/memories/${encodeURIComponent(key)}`, undefined, { agent_id });
 
-  /** What `pushManager.subscribe` takes; 404 if notifications are off. @returns {Promise<{key: string}>} */
+  /** The key for `pushManager.subscribe`; 404 if notifications are off. @returns {Promise<{key: string}>} */
   getPushKey = () => this.#get("api/push/key");
   /** @param {PushSubscriptionJSON} subscription @returns {Promise<{id: string, created_at: string}>} */
   subscribePush = (subscription) => this.#call("POST", "api/push/subscriptions", subscription);
@@ -143,7 +143,7 @@ export class SegueClient {
   search = (q) => this.#get("api/search", { q });
 
   /**
-   * What operators read of a thread.
+   * An operator's view of a thread.
    * @param {string} id
    * @param {"batches" | "decisions" | "memories" | "timers" | "turns"} what
    * @returns {Promise<Page<any>>}
@@ -154,7 +154,7 @@ export class SegueClient {
   /** Close an open batch. @param {string} id @param {string} batch @returns {Promise<unknown>} */
   settleBatch = (id, batch) => this.#call("POST", this.#admin(id, `batches/${batch}/settle`));
   /**
-   * What operators read of the whole server.
+   * An operator's view of the whole server.
    * @param {"turns" | "timers" | "dead-letters"} what
    * @returns {Promise<Page<any>>}
    */
@@ -167,7 +167,7 @@ export class SegueClient {
   /** The scenarios and policies to choose from. @returns {Promise<any>} */
   getSimulationOptions = () => this.#get("api/admin/simulations");
   /**
-   * What one or two policies would send, and what not and why.
+   * Compares what one or two policies would send, and why.
    * @param {{scenario?: string, agent_id?: string, thread_id?: string, days?: number, policies: Record<string, unknown>[]}} asked
    * @returns {Promise<any>}
    */
@@ -193,7 +193,7 @@ export class SegueClient {
   /** @param {string} path @param {Record<string, unknown>} [query] */
   #get = (path, query) => this.#call("GET", path, undefined, query);
 
-  /** All that the user wrote and received, as JSON lines. @returns {Promise<Blob>} */
+  /** All messages of the user and replies to them, as JSON lines. @returns {Promise<Blob>} */
   exportAll = async () => (await this.#respond("GET", "api/export")).blob();
 
   /**

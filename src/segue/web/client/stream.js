@@ -9,7 +9,7 @@ const FIRST_WAIT = 250;
 const LONGEST_WAIT = 10_000;
 const PING_EVERY = 20_000;
 const PONG_WITHIN = 10_000;
-// Close codes that no second try would change: credentials, origin, no such thread.
+// Close codes for which a retry is useless: credentials, origin, no such thread.
 const REFUSALS = new Set([4401, 4403, 4404]);
 
 export class SegueStream {
@@ -87,11 +87,11 @@ export class SegueStream {
     }
     this.#enter("waiting", code);
     const wait = Math.min(FIRST_WAIT * 2 ** this.#attempts++, LONGEST_WAIT);
-    // Spread, because a server that restarts loses all its clients in the same moment.
+    // Randomised, because a restarting server loses all its clients at the same moment.
     this.#schedule(wait * (0.5 + Math.random() / 2), () => this.#open());
   }
 
-  /** A sleeping laptop or a dead network closes no socket; a missing pong tells. */
+  /** A sleeping laptop or a dead network closes no socket; a missing pong shows it. */
   #ping() {
     const asked = Date.now();
     this.send({ type: "ping" });

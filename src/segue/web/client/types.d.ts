@@ -157,7 +157,7 @@ export type Memory = {
     score?: number | null | undefined;
 };
 /**
- * What a stream brings; docs/server.md lists the types and their fields.
+ * A frame of a stream; docs/server.md lists the types and their fields.
  */
 export type Frame = {
     type: string;

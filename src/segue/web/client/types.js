@@ -69,7 +69,7 @@
  * @property {number | null} [score]
  *
  * @typedef {{type: string, thread_id?: string, cursor?: string, [field: string]: any}} Frame
- *   What a stream brings; docs/server.md lists the types and their fields.
+ *   A frame of a stream; docs/server.md lists the types and their fields.
  * @typedef {"connecting" | "open" | "waiting" | "refused" | "closed"} StreamState
  */
 export {};

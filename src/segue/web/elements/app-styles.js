@@ -1,4 +1,4 @@
-/** How the frame of the page looks. */
+/** Styles of the page's frame. */
 
 import { css } from "../vendor/lit.js";
 

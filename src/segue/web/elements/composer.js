@@ -113,7 +113,7 @@ export class SegueComposer extends SegueElement {
     else localStorage.removeItem(this.#draft);
   }
 
-  /** Take back what could not be sent, before what was typed since. @param {string} problem */
+  /** Restore text that could not be sent, before newer input. @param {string} problem */
   restore(problem) {
     this.text = [this.sent.text, this.text].filter(Boolean).join("\n");
     this.files = [...this.sent.files, ...this.files];
@@ -166,7 +166,7 @@ export class SegueComposer extends SegueElement {
     const size = [...this.files, ...files].reduce((sum, file) => sum + file.size, 0);
     this.problem = size > MOST_BYTES ? "These files are too large; a message can have 7 MB." : "";
     const added = this.problem ? [] : await Promise.all(files.map(attach));
-    this.files = [...this.files, ...added]; // others may have been read meanwhile
+    this.files = [...this.files, ...added]; // others may have been added in the meantime
     this.focus();
   }
 }

@@ -46,7 +46,7 @@ export class SegueContext extends SegueElement {
       ${context.state.map((/** @type {any} */ each) => html`<details class="block"><summary class="pair"><span class="role">${each.channel}</span><span class="cut">${each.value}</span><span class="count">${each.bytes.toLocaleString()} B</span></summary><div class="text mono">${each.value}</div></details>`)}`;
   }
 
-  /** What a follow-up would search for now, and find. */
+  /** The memory query of a follow-up now, and its results. */
   #memories() {
     const { memory_query: query, memories } = this.context;
     if (!query) return nothing;

@@ -1,4 +1,4 @@
-/** How a conversation looks. */
+/** Styles of a conversation. */
 
 import { css } from "../vendor/lit.js";
 

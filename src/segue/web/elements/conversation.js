@@ -50,7 +50,7 @@ export class SegueConversation extends SegueElement {
     this.heard = (/** @type {Event} */ event) => this.#heard(event);
   }
 
-  /** Once per frame, however many tokens came since the last one. */
+  /** Once per frame, regardless of the number of new tokens. */
   async scheduleUpdate() {
     if (this.hasUpdated) await drawn();
     super.scheduleUpdate();
@@ -71,7 +71,7 @@ export class SegueConversation extends SegueElement {
   updated() {
     const log = this.#log;
     if (!log) return;
-    // Observed anew, they are reported with this frame even if their sizes stay.
+    // Observed again, they are reported with this frame even if their sizes stay.
     for (const each of [log, ...log.children]) this.resized.observe(each);
     if (this.highlighted) this.#seek();
     else if (this.anchor) this.#hold(log, this.anchor);
@@ -102,7 +102,7 @@ export class SegueConversation extends SegueElement {
     return null;
   }
 
-  /** Keep what is read in place while messages come and go above it. */
+  /** Keep the visible messages in place while others come and go above. */
   /** @param {HTMLElement} log @param {{element: Element, top: number}} anchor */
   async #hold(log, anchor) {
     await this.#settled();
@@ -253,7 +253,7 @@ export class SegueConversation extends SegueElement {
     this.#read();
   }
 
-  /** Load what is about to be scrolled to. @param {HTMLElement} log */
+  /** Load messages shortly before they are scrolled into view. @param {HTMLElement} log */
   #grow(log) {
     const talk = this.conversation;
     if (!talk || talk.loading || !talk.isLoaded) return;

@@ -1,4 +1,4 @@
-/** What our elements have in common: they follow a source of `change` events while connected. */
+/** Base of our elements: they follow a source of `change` events while connected. */
 
 import { LitElement, html, nothing } from "../vendor/lit.js";
 
@@ -37,7 +37,7 @@ export class SegueElement extends LitElement {
   }
 }
 
-/** Shows something of the session's user or server, and what went wrong with it. */
+/** Shows data of the session's user or server, and errors. */
 export class SegueView extends SegueElement {
   static properties = { session: { attribute: false }, problem: { state: true } };
 
@@ -55,7 +55,7 @@ export class SegueView extends SegueElement {
   }
 
   /**
-   * Do something with the client, and show what goes wrong; whether it was done. A poll leaves the
+   * Run an action with the client and show its error; returns whether it succeeded. A poll leaves the
    * problem of an action on screen.
    * @param {(client: import("../client/segue-client.js").SegueClient) => Promise<unknown>} action
    */
@@ -76,7 +76,7 @@ export class SegueView extends SegueElement {
   #shown = 0;
 
   /**
-   * Show what was found, unless the answer to a later request came before.
+   * Show a result, unless the response to a later request came first.
    * @template Found
    * @param {Promise<Found>} found @param {(found: Found) => void} show
    */

@@ -86,7 +86,7 @@ export class SegueInspector extends SegueView {
     this.#load();
   }
 
-  /** Read again when the thread has changed, but not at every word. */
+  /** Reload when the thread has changed, but not at every token. */
   #soon() {
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.#load(), 400);

@@ -98,7 +98,7 @@ export class SegueMessage extends SegueElement {
     ${(message.asked ?? []).filter((/** @type {Asked} */ each) => each.answer !== null).map(this.#asked)}`;
   }
 
-  /** What the agent asked back, and what the user answered. */
+  /** The agent's questions, and the user's answers. */
   #asked = (/** @type {Asked} */ { questions, answer }) => Object.entries(questions).map(([id, question]) => {
     const given = answer?.[id] ?? answer;
     return html`<section class="asked" aria-label="A question from ${this.name}">

@@ -122,7 +122,7 @@ export class SeguePreferences extends SegueView {
   }
 }
 
-/** What counts for a user without quiet hours of their own. @param {Agent[]} agents */
+/** The quiet hours of a user who has not set any. @param {Agent[]} agents */
 function agentHours(agents) {
   const own = agents.map(({ quiet_hours: hours }) => (hours ? `${hours.start} to ${hours.end}` : "none"));
   if (new Set(own).size < 2) return own[0] && own[0] !== "none" ? `As your agents are set: ${own[0]}.` : "None is set: agents may write at any hour.";

@@ -1,4 +1,4 @@
-/** How an agent's Markdown looks. */
+/** Styles of an agent's Markdown. */
 
 import { css } from "../vendor/lit.js";
 

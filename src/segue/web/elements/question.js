@@ -1,10 +1,10 @@
-/** A question of the agent, which waits: answered by a button, a choice, or words. */
+/** An open question of the agent: answered by a button, a choice, or text. */
 
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";
 import { SegueElement, define } from "./element.js";
 
-/** What a graph asked, as a person reads it. @param {any} asked */
+/** A graph's question as readable text. @param {any} asked */
 export function readQuestion(asked) {
   if (typeof asked === "string") return { text: asked, choices: [] };
   const text = asked?.question ?? asked?.text ?? asked?.message ?? asked?.description ?? "";

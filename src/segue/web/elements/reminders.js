@@ -1,4 +1,4 @@
-/** Reminders that wait: list, add, cancel. */
+/** Pending reminders: list, add, cancel. */
 
 import { icon } from "../icons.js";
 import { html, nothing } from "../vendor/lit.js";

@@ -69,7 +69,7 @@ export class SegueSearch extends SegueElement {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) /** @type {HTMLElement} */ (places[Math.min(Math.max(here + step, 0), places.length - 1)]).focus();
     else if (event.key === "Enter" && here === 0) {
-      // What is listed may be of the words before.
+      // The listed results may belong to the previous query.
       if (this.asked === this.wanted) /** @type {HTMLElement | undefined} */ (places[1])?.click();
     }
     else if (event.key === "Escape") this.close();
@@ -90,7 +90,7 @@ export class SegueSearch extends SegueElement {
     this.problem = "";
     try {
       const found = text ? (await this.session?.client.search(text))?.items ?? [] : [];
-      if (text !== this.wanted) return; // more was typed while this was looked for
+      if (text !== this.wanted) return; // the query has changed in the meantime
       this.found = found;
       this.asked = text;
     } catch (error) {

@@ -1,4 +1,4 @@
-/** What lists of the user's share: a title, tools, the list, and what it says while it is empty. */
+/** Base of the user's lists: a title, tools, the list, and a text while it is empty. */
 
 import { controls, sheet } from "../styles.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
@@ -27,7 +27,7 @@ export class SegueSheet extends SegueView {
   }
 
   /**
-   * Do something, then read the list again; whether it was done.
+   * Run an action, then reload the list; returns whether it succeeded.
    * @param {(client: SegueClient) => Promise<unknown>} [action]
    */
   async act(action) {

@@ -1,4 +1,4 @@
-/** Asks for a key when the server wants one; it goes into a header, never into an address. */
+/** Asks for a key if the server requires one; it is sent in a header, never in a URL. */
 
 import { controls } from "../styles.js";
 import { css, html, nothing } from "../vendor/lit.js";

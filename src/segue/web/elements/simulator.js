@@ -97,7 +97,7 @@ export class SegueSimulator extends SegueView {
 
   #wanted = {};
 
-  /** What is shown was another story, or under other policies. */
+  /** The result belongs to another story or other policies. */
   #clear() {
     this.#wanted = {};
     this.simulation = null;
@@ -123,7 +123,7 @@ export class SegueSimulator extends SegueView {
     const thread = this.story.startsWith("thread ") ? this.story.slice(7) : null;
     const isDone = await this.attempt(async (client) => {
       const found = await client.simulate(thread ? { thread_id: thread, policies } : { scenario: this.story, agent_id: this.agent, policies });
-      if (wanted !== this.#wanted) return; // another story or agent was chosen meanwhile
+      if (wanted !== this.#wanted) return; // another story or agent was chosen in the meantime
       this.simulation = found;
       this.told = [null, null];
     });
