@@ -66,7 +66,7 @@ def doctor(
 ) -> Answer:
     """Check settings, database, models, clock and time zones; exit code 1 if anything fails.
 
-    Changes nothing: it applies no migration, and deletes its test message again.
+    Changes nothing: it applies no migration, and deletes its test message afterwards.
     """
     found = asyncio.run(_diagnose(place, is_live=live))
     has_failed = any(each.outcome == "fail" for each in found)

@@ -21,7 +21,7 @@ from segue.runtime.requests import FollowUpRequest
 
 _AT = "When, with its zone, such as 2027-01-15T08:00+01:00; by default at once."
 _AFTER = "How long from now, such as 20m or 2h."
-_PROMPT = "What the model is asked, instead of the trigger's prompt; users never see it."
+_PROMPT = "Prompt for the model, instead of the trigger's; users never see it."
 _ONCE = "A key of the request; the same key again returns the first follow-up."
 _REMIND_ONCE = "A key of the request; the same key again returns the first reminder."
 _TEXT = "What to remind the user of."
@@ -39,8 +39,8 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     after: Annotated[str | None, _AFTER] = None,
     trigger: Annotated[str, "A fixed trigger, or one of the agent's own."] = "check_in",
     prompt: Annotated[str | None, _PROMPT] = None,
-    reason: Annotated[str | None, "For operators."] = None,
-    data: Annotated[str | None, "JSON that the model gets, quoted; users never see it."] = None,
+    reason: Annotated[str | None, "A reason for operators; users never see it."] = None,
+    data: Annotated[str | None, "JSON to quote to the model; users never see it."] = None,
     once: Annotated[str | None, _ONCE] = None,
     user: UserOfKey = None,
     target: Target,
@@ -171,7 +171,7 @@ _STOP = "Opt out: no agent writes first until the user allows it again."
 
 
 def preferences(  # noqa: PLR0913  # each is an option of the command
-    user: Annotated[str | None, typer.Argument(metavar="[USER]", help=_USER)] = None,
+    user: Annotated[str | None, typer.Argument(metavar="USER", help=_USER)] = None,
     *,
     quiet_hours: Annotated[str | None, _QUIET_HOURS] = None,
     zone: Annotated[str | None, "The user's time zone, such as Europe/Berlin; or default."] = None,

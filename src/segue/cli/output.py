@@ -88,7 +88,7 @@ UserOfKey = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[
-    int, typer.Option(min=1, max=10_000, help="Maximum number of entries; the newest.")
+    int, typer.Option(min=1, max=10_000, help="Maximum number of entries, the newest.")
 ]
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
 

@@ -141,14 +141,14 @@ def serve(
     *,
     host: Annotated[
         str | None,
-        typer.Option(help="Address to listen on; 127.0.0.1 if not set.", show_default=False),
+        typer.Option(help="Address to listen on; overrides server.host.", show_default=False),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="8000 if not set; 0 takes any free port.", min=0, max=65_535),
+        typer.Option(help="Overrides server.port; 0 takes any free port.", min=0, max=65_535),
     ] = None,
     verbose: Annotated[bool, "Also log each request and each turn."] = False,
-    reload: Annotated[bool, "Restart when code or settings change; for developing."] = False,
+    reload: Annotated[bool, "Restart when code or settings change; for development."] = False,
     place: Place,
 ) -> None:
     """Serve the agents of the settings over REST, WebSocket and server-sent events.

@@ -30,7 +30,7 @@ _ALL = "Instead of a scenario: replay all threads."
 _POLICY = "Replay: a TOML file with the settings of `autonomy` to change."
 _SINCE = "Replay: count from this time on, a date, 2027-01-31, or an age, 7d."
 _DATABASE = "Replay: the database; overrides the settings. Scenario: keep it in this new folder."
-_SEED = "Overrides the scenario's seed: other follow-ups are answered."
+_SEED = "Overrides the scenario's seed, which decides which follow-ups are answered."
 _VERBOSE = "Show plans and every gate's verdict; in a replay, all that was sent or not."
 _STYLES: Final[Mapping[EntryKind, str]] = {
     EntryKind.FOLLOW_UP: "bold green",

@@ -48,7 +48,7 @@ class Target(Place):
     """
 
     url: Annotated[
-        str | None, "A server's address, instead of a database; needs an operator's key."
+        str | None, "A server's URL, instead of a database; most commands need an operator's key."
     ] = None
     key: Key = None
 

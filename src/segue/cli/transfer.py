@@ -39,7 +39,7 @@ from segue.transfer.lines import ExportWriter
 
 # Number of lines after which progress is printed.
 _PROGRESS_EVERY: Final = 10_000
-_THREADS = "Only these threads, with those nested in them."
+_THREADS = "Only these threads, including nested ones."
 _FULL = "For operators: everything, triggers too; the file that `segue import` reads."
 _REMAP = "Give everything new ids, in the same order: a copy beside the original."
 _SKIP = "Skip threads, memories and preferences that exist already."
@@ -111,7 +111,7 @@ def import_(
 
 
 def forget(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user to forget.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user whose data to delete.")],
     *,
     yes: Annotated[bool, "Do not ask for confirmation."] = False,
     dry_run: Annotated[bool, _COUNT] = False,
@@ -267,7 +267,9 @@ def migrate(  # noqa: PLR0913 - they are its options
     *,
     user: Annotated[str | None, "Owner of conversations that name no user."] = None,
     user_from: Annotated[str | None, _USER_FROM] = None,
-    agent: Annotated[str | None, "The threads' agent; the settings' first if not given."] = None,
+    agent: Annotated[
+        str | None, "Agent of conversations that name none; by default the first one."
+    ] = None,
     agent_from: Annotated[str | None, "Field that names the agent, such as metadata.agent."] = None,
     prefix: Annotated[str, "Prefix for the ids of the new threads."] = "",
     dry_run: Annotated[bool, "Read everything, write nothing."] = False,
