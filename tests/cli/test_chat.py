@@ -85,7 +85,7 @@ async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) 
     told = chat.complained.decode()
     thread = told.rpartition("--thread ")[2].strip()
     assert thread.isdigit(), told
-    assert f"Come back with: segue chat --user sam --thread {thread}\n" in told
+    assert f"Continue with: segue chat --user sam --thread {thread}\n" in told
 
     write_config(tmp_path, delay=0.5)
     async with running(tmp_path, "chat", "--thread", thread) as again:
@@ -96,7 +96,7 @@ async def test_lines_of_a_pipe_are_answered_one_after_the_other(tmp_path: Path) 
         again.send(signal.SIGINT)
         assert await again.ended() == 0
     assert again.printed.count("Ada: ") == 1
-    assert "You talk with Ada as sam. " in again.complained.decode()
+    assert "You are chatting with Ada as sam. " in again.complained.decode()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ async def test_a_terminal_shows_words_above_the_line_that_is_typed(tmp_path: Pat
         await terminal.until("(Ctrl-C again leaves.)")
         await terminal.until("you> half a li")
         process.terminate()
-        await terminal.until("Come back with: segue chat --thread")
+        await terminal.until("Continue with: segue chat --thread")
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
         assert terminal.is_as_before()
 

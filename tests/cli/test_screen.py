@@ -95,14 +95,14 @@ def test_a_name_of_a_hostile_server_is_shown_without_control_characters(
     name = "A\x1b]0;x\x07d\x9b2Ja"
     with create_app_session(output=DummyOutput()):
         front = kind()
-        front.announce(f"You talk with {name}.")
+        front.announce(f"You are chatting with {name}.")
         shown = Screen(name, front)
         shown.wait(is_waiting=True)
         shown.show(said("Hi"))
     printed = capsys.readouterr()
     assert not {"\x1b", "\x07", "\x9b"} & {*printed.out, *printed.err}
     assert "A]0;xd2Ja: Hi" in printed.out
-    assert "You talk with A]0;xd2Ja." in printed.out + printed.err
+    assert "You are chatting with A]0;xd2Ja." in printed.out + printed.err
 
 
 def test_white_space_before_a_tool_call_shows_nothing(

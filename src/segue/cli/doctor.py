@@ -241,7 +241,7 @@ def _check_model(agent: AgentConfig) -> Diagnosis:
     if found.outcome == "fail":
         return found
     if agent.model == "local":
-        fix = "Set `model` to one such as 'openai:gpt-4o-mini' before users talk with it."
+        fix = "Set `model` to one such as 'openai:gpt-4o-mini' before users chat with it."
         return Diagnosis(name, "warn", f"'local' is {LOCAL_MODEL_NOTE}.", fix)
     if agent.model == "scripted":
         return Diagnosis(name, "warn", "'scripted' answers by rules.", "Set `model` to a real one.")

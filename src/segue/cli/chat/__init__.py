@@ -48,7 +48,7 @@ def chat(
     key: Key = None,
     thread: Annotated[str | None, "Continue this thread."] = None,
     user: Annotated[str | None, _USER] = None,
-    agent: Annotated[str | None, "The id of the agent to talk with."] = None,
+    agent: Annotated[str | None, "The id of the agent to chat with."] = None,
     place: Place,
 ) -> None:
     """Chat with an agent: replies appear as they are written, and the agent may speak first.
@@ -135,7 +135,9 @@ async def _open_thread(segue: Segue, options: ChatOptions) -> Thread:
 async def _chat(thread: ChatThread, front: Front, command: str) -> int:
     screen = Screen(thread.agent, front)
     user = "" if thread.user == _DEFAULT_USER else f" as {thread.user}"
-    front.announce(f"You talk with {thread.agent}{user}. Ctrl-C stops a reply, Ctrl-D leaves.")
+    front.announce(
+        f"You are chatting with {thread.agent}{user}. Ctrl-C stops a reply, Ctrl-D leaves."
+    )
     for message in await thread.earlier(_EARLIER):
         if front.is_live:  # a pipe gets the new replies only
             screen.show_earlier(message)
@@ -147,7 +149,7 @@ async def _chat(thread: ChatThread, front: Front, command: str) -> int:
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         screen.end_draft()
-    front.announce(f"Come back with: {command} --thread {shlex.quote(thread.thread_id)}")
+    front.announce(f"Continue with: {command} --thread {shlex.quote(thread.thread_id)}")
     return FAILED if chat.has_failed and not front.is_live else 0
 
 
