@@ -36,7 +36,7 @@ _SCHEMAS: Final[dict[CodeType, Any]] = {}
 
 
 def closure_tool(function: Callable[..., Any]) -> BaseTool:
-    """A tool of a function that is defined anew for each agent.
+    """A tool from a function that is defined separately for each agent.
 
     All agents share the schema of its arguments, since LangChain takes milliseconds to derive it.
     """
