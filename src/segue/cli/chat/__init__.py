@@ -88,7 +88,7 @@ def resume_command(
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """The user, agent and thread, each None if not given, and the command to continue the thread."""
+    """The user, agent and thread, each None if not given, and the command to continue."""
 
     user: str | None
     agent: str | None
