@@ -12,6 +12,7 @@ from segue.journal.sqlite.tx import HITS
 from segue.journal.tx import for_postgres
 from segue.testing.journal_contract.chat import Chat
 from segue.testing.journal_contract.fixtures import START, ticking_ids
+from segue.testing.postgres import PostgresServer
 from tests.journal.old_schemas import UNMARKED_FILE, UNMARKED_SERVER
 from tests.journal.stores import ask, change, is_file, journal_at, raw
 
@@ -48,15 +49,37 @@ async def test_a_search_reads_only_the_users_own_rows(address: str) -> None:
         scans = [line for line in plan if line.startswith("SCAN")]
         assert [line.split()[1] for line in scans] == ["asked", "messages_terms"]
         return
+    index = scan_of_words(address, "ada")
+    assert re.search(r"actual rows=1(\.0+)? ", index), index
+
+
+def scan_of_words(address: str, user: str) -> str:
+    """The line of PostgreSQL's plan for a search that reads the index of words."""
+    term = f"{owner_mark(user)}{WORD}"
+    names = {"words": [term], "query": term, "user": user, "thread": None, "limit": 20}
+    names |= {**EXCERPT_SIZES, "excerpt_words": [WORD]}
     with raw(address) as connection:
         connection.execute("ANALYZE")
         connection.execute("SET enable_seqscan = off")
-        names = {"words": [term], "query": term, "user": "ada", "thread": None, "limit": 20}
-        names |= {**EXCERPT_SIZES, "excerpt_words": [WORD]}
         sql = f"EXPLAIN (ANALYZE, TIMING off) {for_postgres(FOUND).decode()}"
         lines = connection.execute(sql, names).fetchall()
     [index] = [line for (line,) in lines if "on messages_words" in line]
-    assert re.search(r"actual rows=1(\.0+)? ", index), index
+    return str(index)
+
+
+async def test_a_search_on_postgres_reads_the_index_once_for_all_threads(
+    server: PostgresServer,
+) -> None:
+    """Not once for each: with sixty threads, a common word took seconds."""
+    address = server.create_database()
+    journal = journal_at(address)
+    await journal.open()
+    chat = await tell(journal)
+    for number in range(20):
+        await chat.another(f"more-{number}", user_id="bob")
+    await journal.close()
+    index = scan_of_words(address, "bob")
+    assert re.search(rf"actual rows={OTHERS}(\.0+)? loops=1\b", index), index
 
 
 async def test_what_others_write_changes_neither_order_nor_score(address: str) -> None:

@@ -45,12 +45,14 @@ SCORE_WORDS: Final = """
     GROUP BY memory_id ORDER BY score DESC, memory_id LIMIT :limit
 """
 # Full text: BM25 as on SQLite, because `ts_rank` makes "the" count as much as a name. The best
-# matches first, then their excerpts.
+# matches first, then their excerpts. The matches are materialised before the join with threads: the
+# planner expects few of these, and would read the index again for each.
 FOUND: Final = """
-    WITH hits AS (
-        SELECT messages.id, words, word_count FROM messages
-        JOIN threads ON threads.id = messages.thread_id
-        WHERE words @@ :query::tsquery AND threads.user_id = :user
+    WITH matches AS MATERIALIZED (
+        SELECT id, thread_id, words, word_count FROM messages WHERE words @@ :query::tsquery
+    ), hits AS NOT MATERIALIZED (
+        SELECT matches.id, words, word_count FROM matches JOIN threads ON threads.id = thread_id
+        WHERE threads.user_id = :user
         AND CASE WHEN :thread::text IS NULL THEN strpos(threads.id, '/') = 0
             ELSE threads.id = :thread END
     ), scope AS (
