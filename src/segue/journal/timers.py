@@ -147,6 +147,8 @@ class Timers(Part):
         await tx.run(_PULL_BACK, now=now, ahead=now + CLOCK_SKEW)
         due = await tx.all(_DUE, now=now, limit=limit)
         sound = [row["id"] for row in due if await _is_sound(tx, row, now)]
+        if not sound:
+            return []
         rows = await tx.all(_TAKE, owner=owner, until=until, now=now, ids=sound)
         leases = {row["id"]: TimerLease(Timer.of(row), owner, row["token"], until) for row in rows}
         return [leases[timer_id] for timer_id in sound]
