@@ -1,6 +1,7 @@
 """Reminders: on time on the user's clock, whatever the model, the process or the night does."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -8,18 +9,21 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
+from pydantic import PrivateAttr
 
-from segue.agent.scripted import Line
+from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.metadata import is_synthetic
 from segue.core.triggers import REMINDER_ASK_PROMPT, REMINDER_PROMPT
 from segue.errors import ConflictError, NotFoundError, OptedOut, UsageError
 from segue.events import MessageStored
-from segue.journal.records import TimerKind, TimerState, TurnKind
+from segue.journal.records import TimerKind, TimerState, TurnKind, TurnState
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, VirtualClock, World
 from segue.testing.watchdog import watched_loop
+from tests.runtime.scenes import Held
 from tests.stories.canaries import calling, failing
-from tests.stories.scenes import eager_agent, listening, model_of, told
+from tests.stories.scenes import eager_agent, listening, model_of, passing, slowly, told
 
 pytestmark = pytest.mark.anyio
 
@@ -164,6 +168,40 @@ async def test_a_reminder_survives_a_restart_and_says_that_it_is_late(stage: Sta
         await w.pass_time(minutes=1)
         assert await sent(w) == ["15 Jan 20:30"]
         assert any("suppress" in line for line in await told(w, "one", "gates"))
+
+
+async def test_a_recurring_reminder_that_was_not_sent_in_time_waits_for_its_next_time(
+    stage: Stage,
+) -> None:
+    """Also if its process ended between its time and its first word."""
+    held, models = Held("Breathe in."), {"ada": model_of(then="Breathe out.")}
+    async with stage.world(agent(), models={"ada": model_of(held)}, patience=0) as w:
+        await start(w)
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=10")
+        async with passing(w, timedelta(hours=1)):
+            await held.asked.wait()
+            await w.system.runtime.turns.close(timedelta(0))
+    await stage.clock.advance(timedelta(hours=8))
+    async with stage.world(agent(), models=models) as w:
+        await w.pass_time(hours=1)
+        assert await w.heard("one") == []
+        assert (await told(w, "one", "a reminder"))[-1].startswith("void: Found 8h late")
+        await w.pass_time(days=1)
+        assert await sent(w) == ["16 Jan 09:00"]
+
+
+async def test_a_reminder_that_comes_again_takes_the_place_of_the_one_before(stage: Stage) -> None:
+    """Nothing of that was seen; it neither stops the thread nor is it sent behind the new one."""
+    slow = slowly(stage.clock, timedelta(minutes=20), "Breathe in.")
+    async with world(stage, slow, then="Breathe out.") as w:
+        await start(w)
+        await w.segue.remind("one", "breathe", every="FREQ=HOURLY;BYMINUTE=15,30,45")
+        await w.pass_time(minutes=36)
+        assert await sent(w) == ["15 Jan 08:35"]
+        assert await w.heard("one") == ["Breathe out."]
+        assert "due again" in (await told(w, "one", "a reminder"))[0]
+        await w.say("one", "Thanks!")
+        assert (await w.heard("one"))[1:] == ["Thanks!", "Breathe out."]
 
 
 async def test_how_late_a_missed_reminder_comes_is_a_setting(sqlite_stage: Stage) -> None:
@@ -420,7 +458,7 @@ async def test_a_reminder_says_what_it_is_about(stage: Stage, blocks: bool) -> N
         said = [e.message.text for e in listener.events if isinstance(e, MessageStored)]
         assert said == await w.heard("one") == [f"{small_talk}\n\nReminder: call mum", "Your mum!"]
         [record] = [r for r in await told(w, "one", "a reminder") if r.startswith("sent_plainly")]
-        assert "did not name the reminder" in record
+        assert "did not mention the reminder" in record
         counted = (await w.segue.stats()).reminders
         assert (counted.sent, counted.plainly) == (2, 1)
         await w.say("one", "I called her.")
@@ -441,6 +479,37 @@ async def test_nobody_is_reminded_plainly_who_opted_out_meanwhile(stage: Stage) 
         await w.segue.remind("one", "call mum", after="2m")
         await w.pass_time(hours=1)
         assert await w.heard("one") == []
+
+
+class Snapping(ScriptedChatModel):
+    """A model that breaks for good at the end of its text, after something else has happened."""
+
+    _first: Callable[[], Awaitable[None]] = PrivateAttr()
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        async for piece in super()._astream(*args, **kwargs):
+            yield piece
+        await self._first()
+        raise ValueError("gone")
+
+
+async def test_a_reminder_that_was_seen_in_part_fails_if_the_user_opted_out(stage: Stage) -> None:
+    """The plain words would come after the stop; and the thread goes on."""
+    model = Snapping(script=lambda _: "It is time to call mum, as you asked me to. " * 5)
+
+    async def opt_out() -> None:
+        while (await w.journal.turns.list_of("one"))[0].shown_at is None:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.001)
+        await w.segue.set_user_preferences("sam", opted_out=True)
+
+    model._first = opt_out
+    async with stage.world(agent(), models={"ada": model}) as w:
+        await start(w)
+        await w.segue.remind("one", "call mum", after="2m")
+        await w.pass_time(minutes=3)
+        assert await w.heard("one") == []
+        [turn] = await w.journal.turns.list_of("one")
+        assert (turn.state, turn.attempts) == (TurnState.FAILED, 1)
 
 
 async def test_a_thread_has_at_most_a_hundred_reminders(sqlite_stage: Stage) -> None:

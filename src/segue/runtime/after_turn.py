@@ -59,6 +59,7 @@ logger = logging.getLogger(__name__)
 _WITHHELD: Final = 500
 # Tokens of earlier conversation that a decider gets.
 _EARLIER_TOKENS: Final = 2_000
+_CAME_AGAIN: Final = "The reminder was due again before this one was sent."
 _NOT_NAMED: Final = "The model's message did not mention the reminder, so its text was added."
 _SOURCES: Final = {
     QuerySource.CURRENT_MESSAGE: "Memories were searched with the message itself.",
@@ -87,9 +88,14 @@ class AfterTurn:
         A postponed follow-up starts from the beginning at its new time, when another text may be
         better. One that `has_waited` in the queue is also checked for lateness.
         """
-        timer, now = await self._timer_of(turn), self._deps.clock.now()
-        # The model's own time does not make a follow-up late.
-        asked = timer if has_waited else replace(timer, due_at=now, missed="run")
+        timer, now = await self._find_timer(turn), self._deps.clock.now()
+        if timer is None:
+            came_again = self._deps.new_decision(turn, "reminder", "replaced", _CAME_AGAIN)
+            return Ending(decisions=[came_again])
+        if has_waited:  # a recurring reminder already has its next time
+            asked = replace(timer, due_at=min(timer.due_at, turn.queued_at))
+        else:  # the model's own time does not make a follow-up late
+            asked = replace(timer, due_at=now, missed="run")
         autonomy = self._deps.autonomy_of(turn.agent_id)
         checked = await self._gatekeeper.check(asked, autonomy, now, turn)
         if checked.is_allowed:
@@ -163,7 +169,9 @@ class AfterTurn:
         self, turn: Turn, batch: Batch, reason: str, decisions: Sequence[Decision]
     ) -> tuple[AIMessage, Ending]:
         """The reminder with its stored text, if the model failed, and how its turn ends."""
-        text = plain_reminder(reminder_text(await self._timer_of(turn)))
+        if (timer := await self._find_timer(turn)) is None:
+            raise NotFoundError(_CAME_AGAIN)
+        text = plain_reminder(reminder_text(timer))
         message = AIMessage(text, id=f"reminder-{to_text(turn.id)}")
         effects = await self._announce(turn, Batch(batch.id, [*batch.messages, message]))
         record = self._deps.new_decision(turn, "reminder", "sent_plainly", reason)
@@ -181,7 +189,9 @@ class AfterTurn:
         last = output.held_reply[-1] if output.held_reply else None
         if turn.kind is not TurnKind.REMINDER or not isinstance(last, AIMessage):
             return []
-        text = reminder_text(await self._timer_of(turn))
+        if (timer := await self._find_timer(turn)) is None:
+            return []
+        text = reminder_text(timer)
         if names_reminder("\n".join(map(spoken_text, visible_replies(turn, batch))), text):
             return []
         output.held_reply[-1] = with_text(last, plain_reminder(text))
@@ -286,11 +296,11 @@ class AfterTurn:
     async def _is_void(self, turn: Turn) -> bool:
         return (await self._deps.journal.threads.get(turn.thread_id)).epoch != turn.epoch
 
-    async def _timer_of(self, turn: Turn) -> Timer:
-        """The timer that queued a follow-up; of several events, the first."""
-        for timer in await self._deps.journal.timers.list_of_turn(turn.id):
-            return timer
-        raise NotFoundError(f"The timer of follow-up {turn.id} is gone; it is not sent.")
+    async def _find_timer(self, turn: Turn) -> Timer | None:
+        """The timer that queued a follow-up; of several events, the first. None for a recurring
+        reminder that has come again since.
+        """
+        return next(iter(await self._deps.journal.timers.list_of_turn(turn.id)), None)
 
     async def _consecutive(self, turn: Turn) -> int:
         if turn.kind is TurnKind.REPLY:

@@ -265,6 +265,8 @@ class TurnFailures:
             return False
         try:
             if refused := await self._after_turn.refuse(turn):
+                if (await self._journal.turns.get(turn.id)).shown_at is not None:
+                    return False  # what was seen in part cannot be withdrawn
                 await self._withdraw(lease, refused)
                 return True
             batch = await self._journal.messages.load_batch(turn.thread_id, turn.batch)
