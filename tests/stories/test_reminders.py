@@ -204,6 +204,18 @@ async def test_a_reminder_that_comes_again_takes_the_place_of_the_one_before(sta
         assert (await w.heard("one"))[1:] == ["Thanks!", "Breathe out."]
 
 
+async def test_a_recurring_reminder_that_the_night_overtakes_comes_in_the_morning(
+    stage: Stage,
+) -> None:
+    """As it does if it is due at night."""
+    slow = slowly(stage.clock, timedelta(minutes=5), "Breathe in.")
+    async with world(stage, slow, then="Breathe out.") as w:
+        await start(w, quiet_hours={"start": "22:00", "end": "08:00"})
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=21;BYMINUTE=59")
+        await w.pass_time(days=1, hours=13)
+        assert await sent(w) == ["16 Jan 07:00", "16 Jan 20:59"]
+
+
 async def test_how_late_a_missed_reminder_comes_is_a_setting(sqlite_stage: Stage) -> None:
     """Beyond it, a reminder is recorded as missed, and a recurring one skipped."""
     short: dict[str, Any] = {"reminders": {"late": "10m", "late_again": "20m"}}

@@ -62,9 +62,11 @@ _CANCEL: Final = (
 )
 _WAIT_AGAIN: Final = f"""
     UPDATE timers SET state = 'postponed', due_at = :until, wake_at = :until, updated_at = :now
-    WHERE turn_id = :turn AND state = 'fired' AND (kind <> 'follow_up' OR key IS NOT NULL
-        OR NOT EXISTS (SELECT 1 FROM timers AS newer WHERE newer.thread_id = timers.thread_id
-            AND newer.kind = 'follow_up' AND newer.key IS NULL AND newer.{_ALIVE}))
+    WHERE turn_id = :turn AND (
+        state = 'fired' AND (kind <> 'follow_up' OR key IS NOT NULL
+            OR NOT EXISTS (SELECT 1 FROM timers AS newer WHERE newer.thread_id = timers.thread_id
+                AND newer.kind = 'follow_up' AND newer.key IS NULL AND newer.{_ALIVE}))
+        OR kind = 'reminder' AND state = 'pending' AND due_at > :until)
 """
 
 
@@ -239,7 +241,7 @@ async def end_timer(
 async def let_wait_again(tx: Tx, turn_id: int, until: datetime, now: datetime) -> None:
     """Postpone the timers of a turn that ended before the user saw anything of it.
 
-    Not one that silence brought if there is a newer one.
+    Not one that silence brought if there is a newer one, nor a reminder that comes again before.
     """
     await tx.run(_WAIT_AGAIN, until=until, now=now, turn=turn_id)
 

@@ -181,6 +181,21 @@ async def test_a_withdrawn_follow_up_gives_way_to_a_newer_one(chat: Chat) -> Non
     assert await state_of(chat, newer.id) is TimerState.PENDING
 
 
+@pytest.mark.parametrize(
+    ("hours", "state", "due_in"), [(1, TimerState.POSTPONED, 1), (4, TimerState.PENDING, 3)]
+)
+async def test_a_withdrawn_reminder_waits_no_longer_than_its_next_time(
+    chat: Chat, hours: int, state: TimerState, due_in: int
+) -> None:
+    """A recurring one is postponed like others, unless it comes again before."""
+    reminder = await chat.arm(key="r", **REMINDER)
+    await chat.fired(await chat.take_timer(), again=NextTime(chat.now + 3 * HOUR, {}))
+    lease = await chat.take_turn()
+    await chat.withdraw(lease, "Quiet.", postponed_until=chat.now + hours * HOUR)
+    found = await chat.timer(reminder.id)
+    assert (found.state, found.due_at) == (state, chat.now + due_in * HOUR)
+
+
 async def test_the_end_of_a_turn_arms_a_key_once(chat: Chat, journal: Journal) -> None:
     """A promise that a reply made twice is one reminder."""
     for text in ("I will remind you.", "I will, as I said."):
