@@ -216,6 +216,19 @@ async def test_a_recurring_reminder_that_the_night_overtakes_comes_in_the_mornin
         assert await sent(w) == ["16 Jan 07:00", "16 Jan 20:59"]
 
 
+async def test_a_move_in_the_night_loses_no_reminder(stage: Stage) -> None:
+    """One that waits for the morning comes in that of the new zone."""
+    async with world(stage) as w:
+        await start(w, quiet_hours={"start": "22:00", "end": "08:00"})
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=6")
+        await w.pass_time(hours=21, minutes=30)
+        await w.segue.set_user_preferences("sam", time_zone="Europe/Athens")
+        await w.pass_time(days=1, hours=1)
+        assert await sent(w) == ["16 Jan 06:00", "17 Jan 06:00"]
+        [breathe] = await w.segue.list_reminders("sam")
+        assert breathe.description.startswith("Monday 18 January 2027, 06:00 (Europe/Athens)")
+
+
 async def test_how_late_a_missed_reminder_comes_is_a_setting(sqlite_stage: Stage) -> None:
     """Beyond it, a reminder is recorded as missed, and a recurring one skipped."""
     short: dict[str, Any] = {"reminders": {"late": "10m", "late_again": "20m"}}

@@ -37,6 +37,7 @@ from segue.journal.records import (
     Thread,
     Timer,
     TimerKind,
+    TimerState,
     Turn,
 )
 from segue.runtime.deps import Deps, log_about, read_preferences
@@ -139,9 +140,14 @@ class Reminders(TimerArmer):
         return Reminder.of(cancelled)
 
     async def follow_clock(self, user_id: str) -> None:
-        """Move recurring reminders to the user's current zone: daily at 9 means 9 in that zone."""
+        """Move recurring reminders to the user's current zone: daily at 9 means 9 in that zone.
+
+        A reminder that is due or postponed is not moved: the next time after it is in that zone.
+        """
         timers, now = self.journal.timers, self.clock.now()
         for timer in await timers.list_reminders(user_id, limit=_LISTED):
+            if timer.state is TimerState.POSTPONED or timer.due_at <= now:
+                continue
             thread = await self.journal.threads.get(timer.thread_id)
             zone = (await read_preferences(self.journal, thread, self.zone)).time_zone
             before, payload = schedule_of(timer), timer.payload
