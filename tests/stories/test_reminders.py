@@ -15,6 +15,7 @@ from pydantic import PrivateAttr
 from segue.agent.scripted import Line, ScriptedChatModel
 from segue.core.metadata import is_synthetic
 from segue.core.triggers import REMINDER_ASK_PROMPT, REMINDER_PROMPT
+from segue.core.turn_rules import DoubleTexting
 from segue.errors import ConflictError, NotFoundError, OptedOut, UsageError
 from segue.events import MessageStored
 from segue.journal.records import TimerKind, TimerState, TurnKind, TurnState
@@ -108,6 +109,24 @@ async def test_a_reply_and_the_caps_leave_reminders_alone(stage: Stage) -> None:
         await w.say("one", "Something else.")
         await w.pass_time(hours=4)
         assert await sent(w) == ["15 Jan 09:00", "15 Jan 10:00", "15 Jan 11:00"]
+
+
+@pytest.mark.parametrize("way", ["stop button", "interruption"])
+async def test_stopping_a_reply_stops_no_reminder(stage: Stage, way: str) -> None:
+    """The user has not seen the one that came due meanwhile, so they did not mean it."""
+    slow = slowly(stage.clock, timedelta(minutes=2), "Once upon a time.")
+    async with world(stage, slow, then="Call mum now.") as w:
+        await start(w)
+        await w.segue.remind("one", "call mum", after="1m")
+        await w.say("one", "Tell me a story.")
+        await w.pass_time(seconds=90)
+        if way == "stop button":
+            await w.segue.cancel("one")
+        else:
+            await w.segue.send("one", "No story, please.", strategy=DoubleTexting.INTERRUPT)
+        await w.clock.settle()
+        assert await sent(w) == ["15 Jan 08:01"]
+        assert "Once upon a time." not in await w.heard("one")
 
 
 async def test_a_recurring_reminder_waits_for_the_morning(stage: Stage) -> None:

@@ -38,13 +38,14 @@ _WAKE_FIRST: Final = f"""
         held_at = CASE WHEN available_at > :now THEN held_at ELSE :now END
     WHERE wake_at IS NULL AND id = (SELECT min(id) {LIVE_TURNS})
 """
-# A turn that is held back ends at once.
+# A turn that is held back ends at once. Nobody stops a reminder that they have not seen.
 _STOP: Final = """
     UPDATE turns INDEXED BY turns_alive SET cancel_requested = true,
         error = coalesce(error, :reason),
         wake_at = CASE WHEN state = 'queued' AND wake_at > :now THEN :now ELSE wake_at END
     WHERE thread_id = :thread AND state IN ('queued', 'running')
         AND id = coalesce(:only::bigint, id)
+        AND (kind <> 'reminder' OR shown_at IS NOT NULL OR id = coalesce(:only::bigint, 0))
         AND (NOT :only_begun::boolean OR attempts > 0 OR kind <> 'reply') RETURNING *
 """
 _VOID: Final = """
@@ -126,7 +127,8 @@ async def stop_turns(
     only: int | None = None,
     only_begun: bool = False,
 ) -> list[Row]:
-    """Request cancellation of live turns; returns those turns, oldest first.
+    """Request cancellation of live turns, without unseen reminders; returns those turns, oldest
+    first.
 
     `only_begun`: turns that have started, and the agent's own; not replies that are still queued.
     """
