@@ -78,6 +78,33 @@ async def test_a_loop_looks_again_after_the_clock_was_set_back() -> None:
     assert looked == [START, START - timedelta(hours=1)]
 
 
+async def test_a_loop_rests_while_another_process_has_what_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock went on during the step; without a rest the database is asked again and again."""
+    monkeypatch.setattr("segue.runtime.runtime._LOCKED_PAUSE", timedelta(hours=1))
+    clock, wakeup, steps = SystemClock(), Wakeup(), asyncio.Queue[datetime]()
+
+    async def step() -> datetime | None:
+        seen_at = clock.now()
+        await asyncio.sleep(0)
+        steps.put_nowait(seen_at)
+        return seen_at
+
+    task = asyncio.create_task(run_loop("locked out", step, wakeup, clock))
+    try:
+        await steps.get()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert steps.empty()
+        wakeup.now()
+        async with asyncio.timeout(10):
+            await steps.get()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_the_rules_are_compiled_beside_the_event_loop(
     sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

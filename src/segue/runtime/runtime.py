@@ -129,7 +129,6 @@ async def run_loop(
     with clock.working():
         while True:
             wakeup.clear()
-            started_at = clock.now()
             try:
                 next_at = await step()
                 pause = _FIRST_PAUSE
@@ -139,7 +138,7 @@ async def run_loop(
                 pause = min(pause * 2, _LONGEST_PAUSE)
             _raise_if_cancelled()
             if next_at is not None:
-                if next_at <= started_at:  # it was due, but locked by another process
+                if next_at <= clock.now():  # it is due, but locked by another process
                     # In real time, whatever the worker's clock: the other process works by it.
                     real = SystemClock()
                     await real.wait(real.now() + _LOCKED_PAUSE, wakeup.event)
