@@ -37,7 +37,7 @@ def patient_agent(**config: Any) -> AgentConfig:
     return plain_agent(continuations=2, autonomy={"decider": "none"}, **config)
 
 
-def later(seconds: float = 60, text: str = "", **more: Any) -> AIMessage:
+def later(seconds: float | str = 60, text: str = "", **more: Any) -> AIMessage:
     """What a model says that wants to look again."""
     calls = [("continue_later", {"after_seconds": seconds, "reason": NOTE})]
     calls += more.items()
@@ -86,6 +86,17 @@ async def test_a_continuation_goes_on_in_the_same_batch(stage: Stage) -> None:
         assert places(batch)[4] == ("human", going_on, 4)
         assert batch.is_complete
         assert [request_problems(asked) for asked in model.seen] == [[]] * 3
+
+
+async def test_a_delay_that_is_written_as_text_counts(stage: Stage) -> None:
+    """Some models put numbers into quotes; it goes on when the tool's result says."""
+    model = model_of(later("60"), "It is under way.", "It is done.")
+    async with stage.world(patient_agent(), models={"guide": model}) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Please send the parcel.")
+        [said] = [m.text for m in (await batch_of(world, thread)).messages if m.type == "tool"]
+        [planned] = await world.segue.list_follow_ups(thread)
+        assert (said, planned.due_at) == (TOLD, START + MINUTE)
 
 
 async def test_a_continuation_is_listed_without_the_agents_note_to_itself(stage: Stage) -> None:

@@ -321,8 +321,11 @@ def _continuation(turn: Turn, batch: Batch, now: datetime) -> NewTimer:
     ]
     given, asked_at = wishes[-1] if wishes else (None, None)
     args = given if isinstance(given, dict) else {}
-    seconds, reason = args.get("after_seconds", 0), args.get("reason")
-    delay = timedelta(seconds=seconds) if isinstance(seconds, int | float) else timedelta(0)
+    reason = args.get("reason")
+    try:  # like the tool, which takes a number as text, too
+        delay = timedelta(seconds=float(args.get("after_seconds", 0)))
+    except (TypeError, ValueError, OverflowError):
+        delay = timedelta(0)
     return NewTimer(
         thread_id=turn.thread_id,
         due_at=max((asked_at or now) + delay, now),
