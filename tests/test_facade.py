@@ -282,6 +282,18 @@ async def test_a_reply_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
             await world.segue.reply(thread, "Where is Oslo?")
 
 
+async def test_a_reply_is_its_text_wherever_the_provider_keeps_it(tmp_path: Path) -> None:
+    """A refusal of OpenAI's comes in a block of its own, or beside an empty content."""
+    refusals = [
+        AIMessage([{"type": "refusal", "refusal": "I can't help."}]),
+        AIMessage("", additional_kwargs={"refusal": "I can't help."}),
+    ]
+    async with Stage(str(tmp_path)).world(models={"guide": lines(*refusals)}) as world:
+        thread = await began(world)
+        for _ in refusals:
+            assert await world.segue.reply(thread, "Where is Oslo?") == "I can't help."
+
+
 async def test_the_first_agent_is_the_one_if_none_is_named(tmp_path: Path) -> None:
     """A program with one agent need not name it."""
     async with Stage(str(tmp_path)).world(plain_agent("ada"), plain_agent("bob")) as world:

@@ -12,7 +12,7 @@ from langchain_core.messages.ai import UsageMetadata
 from segue.agent.memory import MemoryBook
 from segue.compose import Overrides, compose
 from segue.conversations import check_lasting, check_text, id_of
-from segue.core.messages import visible_messages
+from segue.core.messages import spoken_text, visible_messages
 from segue.core.metadata import MessageMetadata
 from segue.core.text import check_name
 from segue.core.turn_rules import DoubleTexting
@@ -162,7 +162,7 @@ class Segue(Initiative):
         if ended.state is not TurnState.DONE:
             raise BackendError(ended.error or f"The turn ended {ended.state.value}.")
         batch = await self._journal.messages.load_batch(ended.thread_id, ended.batch)
-        text = "\n".join(message.text for message in visible_replies(ended, batch))
+        text = "\n".join(map(spoken_text, visible_replies(ended, batch)))
         ending = ended.ending or {}
         if ending.get("kind") == "question":
             raise AnswerNeeded(

@@ -511,12 +511,14 @@ def test_of_any_thread_exactly_the_synthetic_messages_are_missing(
         (AIMessage([{"type": "text", "text": "Hi!"}, PICTURE]), "Hi!"),
         (AIMessage("", additional_kwargs={"refusal": "I can't help."}), "I can't help."),
         (AIMessage("", additional_kwargs={"audio": {"id": "x", "transcript": "Hi!"}}), "Hi!"),
+        (AIMessage([{"type": "refusal", "refusal": "I can't help."}]), "I can't help."),
+        (AIMessage([PICTURE, {"type": "output_text", "text": "Hi!"}]), "Hi!"),
     ],
 )
 def test_what_a_message_says_is_told_wherever_the_words_are(
     message: BaseMessage, text: str
 ) -> None:
-    """Some providers keep a refusal or a spoken reply beside the content."""
+    """Some providers keep a refusal or a spoken reply beside the content or in blocks of theirs."""
     assert spoken_text(message) == text
 
 

@@ -447,6 +447,15 @@ async def test_answers_are_sent_only_where_the_owner_wants_all(
             assert whats == [f"the webhook of a {name.replace('_', '-')}" for name in expected]
 
 
+async def test_a_refusal_is_sent_with_its_text(stage: Stage, receiver: Receiver) -> None:
+    """OpenAI's client keeps it beside an empty content."""
+    refusing = AIMessage("", additional_kwargs={"refusal": "I can't help."})
+    async with stage.world(eager(receiver), models=model("In Norway.", refusing)) as world:
+        await one_follow_up(world)
+        [(_, _, body)] = receiver.got
+        assert [message["text"] for message in json.loads(body)["messages"]] == ["I can't help."]
+
+
 async def test_what_agents_tell_each_other_is_not_sent(stage: Stage, receiver: Receiver) -> None:
     """The answer of a nested agent is a tool's result and no message to anybody."""
     asking = call("ask_agent", {"name": "atlas", "text": "I am moving to Oslo."})

@@ -19,7 +19,7 @@ from segue.agent.current import MEMORIES_KEY, current_run, required_run
 from segue.agent.ids import id_in_thread
 from segue.agent.memory import MemoryBook
 from segue.core.durations import say_duration
-from segue.core.messages import user_message, visible_messages
+from segue.core.messages import spoken_text, user_message, visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.text import is_name
 from segue.errors import SegueError, UsageError
@@ -231,5 +231,5 @@ async def _reply_of(deps: Deps, turn: Turn, name: str) -> str:
     if turn.state is not TurnState.DONE:
         return f"{name} could not answer: {turn.error or turn.state.value}"
     batch = await deps.journal.messages.load_batch(turn.thread_id, turn.batch)
-    replies = [m.text for m in visible_messages(batch.messages) if isinstance(m, AIMessage)]
-    return replies[-1] if replies else f"{name} said nothing."
+    replies = [m for m in visible_messages(batch.messages) if isinstance(m, AIMessage)]
+    return spoken_text(replies[-1]) if replies else f"{name} said nothing."

@@ -19,6 +19,8 @@ from segue.core.metadata import is_settled
 CALL_BLOCKS: Final = frozenset(
     {"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call"}
 )
+# Text blocks that only one provider uses.
+FOREIGN_TEXT: Final = frozenset({"output_text", "refusal"})
 # The key that holds the text of a block, by the type of the block.
 TEXT_KEYS: Final = {
     "text": "text",
@@ -114,9 +116,18 @@ def has_content(message: BaseMessage) -> bool:
 
 
 def words_beside(message: BaseMessage) -> str:
-    """A refusal, or the transcript of audio, which OpenAI's client keeps beside the content."""
+    """Text that is not in text blocks: in blocks of one provider, or beside the content, where
+    OpenAI's client keeps a refusal or the transcript of audio.
+    """
     if not isinstance(message, AIMessage):
         return ""
+    foreign = [
+        str(block.get(TEXT_KEYS[block["type"]]) or "")
+        for block in blocks_of(message)
+        if isinstance(block, dict) and is_of_type(block, FOREIGN_TEXT)
+    ]
+    if foreign:
+        return "".join(foreign).strip()
     audio = message.additional_kwargs.get("audio")
     transcript = audio.get("transcript") if isinstance(audio, dict) else None
     text = message.additional_kwargs.get("refusal") or transcript

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from segue.core.calls import has_content, is_of_type, words_beside
+from segue.core.calls import FOREIGN_TEXT, has_content, is_of_type, words_beside
 from segue.core.media import is_convertible
 from segue.core.metadata import (
     NO_METADATA,
@@ -37,7 +37,7 @@ CLIENT_BLOCKS: Final = frozenset(
     {"text", "image", "image_url", "audio", "input_audio", "video", "file", "text-plain"}
 )
 # Blocks that a person sees: those that clients send, and the text blocks of some models.
-_SHOWN_BLOCKS: Final = CLIENT_BLOCKS | {"output_text", "refusal"}
+_SHOWN_BLOCKS: Final = CLIENT_BLOCKS | FOREIGN_TEXT
 
 Origin = Literal["reply", "follow_up"]
 
@@ -141,7 +141,7 @@ def visible_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def spoken_text(message: BaseMessage) -> str:
-    """The text of a visible message, including text that a provider keeps beside the content."""
+    """The text of a visible message, wherever its provider keeps it."""
     return message.text or words_beside(message)
 
 

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 
 from segue.core.calls import (
     CALL_BLOCKS,
+    FOREIGN_TEXT,
     TEXT_KEYS,
     Call,
     blocks_of,
@@ -33,8 +34,7 @@ _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 # Blocks that `tool_calls` repeats: LangChain's own form, which clients cannot convert, and OpenAI's
 # free-text calls, which no other provider knows.
 _REDUNDANT_CALL_BLOCKS = frozenset({"tool_call", "invalid_tool_call", "custom_tool_call"})
-# Text blocks that only one provider uses.
-_FOREIGN_TEXT = frozenset({"output_text", "refusal", "custom_tool_call_output"})
+_FOREIGN_TEXT = FOREIGN_TEXT | {"custom_tool_call_output"}
 _TEXT = frozenset({"text"})
 # Blocks that belong into an assistant message or a result message, and nowhere else.
 _MISPLACED = CALL_BLOCKS | {"tool_result"}

@@ -135,7 +135,7 @@ class AfterTurn:
         else:
             ending = await self._plan(output, config.autonomy, promised)
             if turn.kind is TurnKind.REPLY and not output.questions:
-                text = "\n".join(reply.text for reply in visible_replies(turn, batch))
+                text = "\n".join(map(spoken_text, visible_replies(turn, batch)))
                 kept = await keep_promise(self._deps, turn, batch, text, config.autonomy)
                 timers = [*ending.timers, *kept.timers]
                 decisions = [*ending.decisions, *kept.decisions]

@@ -17,6 +17,7 @@ from typing import Final
 from structlog.contextvars import bind_contextvars
 
 from segue.core.batch import Batch
+from segue.core.messages import spoken_text
 from segue.core.metadata import BatchType
 from segue.core.snowflake import to_text
 from segue.errors import ConflictError, SegueError
@@ -59,7 +60,7 @@ def webhook_effects(turn: Turn, batch: Batch, config: AgentConfig) -> list[NewEf
         "user_id": turn.user_id,
         "thread_id": turn.thread_id,
         "turn_id": to_text(turn.id),
-        "messages": [{"id": reply.id, "text": reply.text} for reply in replies],
+        "messages": [{"id": reply.id, "text": spoken_text(reply)} for reply in replies],
     }
     return [NewEffect(WEBHOOK, payload, f"{WEBHOOK}:{to_text(turn.id)}")]
 
