@@ -322,6 +322,15 @@ async def test_what_is_planned_can_be_dropped(world: World) -> None:
     assert len((await world.segue.history("t1")).messages) == 2
 
 
+async def test_reminders_take_no_place_among_the_follow_ups(world: World) -> None:
+    """A page of follow-ups has as many as it may have, however many reminders came after them."""
+    thread = await began(world)
+    planned = await world.segue.follow_up(thread, after=DAY)
+    for minutes in (1, 2, 3):
+        await world.segue.remind(thread, "stretch", after=f"{minutes}m")
+    assert [each.id for each in await world.segue.list_follow_ups(thread, limit=1)] == [planned.id]
+
+
 async def test_wishes_are_merged_and_taken_back(world: World) -> None:
     """Each call says what changes; None takes a wish back."""
     await began(world)

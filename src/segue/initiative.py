@@ -34,8 +34,10 @@ class Initiative(Conversations):
         """Planned and past follow-ups, events and continuations with their outcomes, newest first;
         without prompts and data.
         """
-        timers = await self._journal.timers.list_of(id_of(thread), limit=check_limit(limit))
-        return [_as_shown(timer) for timer in timers if timer.kind in _LISTED]
+        timers = await self._journal.timers.list_of(
+            id_of(thread), limit=check_limit(limit), kinds=_LISTED
+        )
+        return [*map(_as_shown, timers)]
 
     async def follow_up(self, thread: Thread | str, **request: Any) -> Timer:
         """Let the agent write first, also in a thread without a message.

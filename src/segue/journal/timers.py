@@ -5,7 +5,7 @@ while it is claimed, null once it has ended.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -61,7 +61,7 @@ from segue.journal.rows import (
     readable,
     to_json,
 )
-from segue.journal.threads import lock_thread, newest_of_thread
+from segue.journal.threads import lock_thread, thread_of
 from segue.journal.tx import Part, Row, Tx, check_lease, reads, single_read, writes
 
 logger = logging.getLogger(__name__)
@@ -334,9 +334,19 @@ class Timers(Part):
         return None if row is None else Timer.of(row)
 
     @reads
-    async def list_of(self, tx: Tx, thread_id: str, *, limit: int = 50) -> list[Timer]:
-        """A thread's timers in any state, newest first."""
-        return readable(Timer.of, await newest_of_thread(tx, "timers", thread_id, limit))
+    async def list_of(
+        self,
+        tx: Tx,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        kinds: Collection[TimerKind] = tuple(TimerKind),
+    ) -> list[Timer]:
+        """A thread's timers of these kinds in any state, newest first."""
+        await thread_of(tx, thread_id)
+        which = "thread_id = :thread AND kind = ANY(:kinds) ORDER BY id DESC LIMIT :limit"
+        values = {"thread": thread_id, "kinds": [kind.value for kind in kinds]}
+        return await _list(tx, which, **values, limit=limit)
 
     @single_read
     async def list_of_turn(self, tx: Tx, turn_id: int) -> list[Timer]:
