@@ -129,6 +129,20 @@ async def test_a_user_who_wants_to_talk_tomorrow_is_not_written_to_today(stage: 
         assert await follow_ups(world, "one") == 0
 
 
+@pytest.mark.parametrize("text", ["Not now.", "Talk to you tomorrow!"])
+async def test_a_goodbye_does_not_shorten_a_snooze(stage: Stage, text: str) -> None:
+    """Who is away for two weeks is not written to tomorrow; a later day counts."""
+    async with stage.world(eager_agent("ada")) as world:
+        segue, until = world.segue, "2027-01-29T00:00:00+00:00"
+        await segue.create_thread("sam", thread_id="one")
+        await segue.set_user_preferences("sam", snoozed_until=until)
+        await world.say("one", text)
+        assert (await segue.get_user_preferences("sam"))["snoozed_until"] == until
+        await world.say("one", "Ask me again in three weeks.")
+        longer = (await segue.get_user_preferences("sam"))["snoozed_until"]
+        assert longer == "2027-02-05T08:00:00+00:00"
+
+
 async def test_a_message_that_is_sent_twice_is_read_once(stage: Stage) -> None:
     """A client that repeats an old stop does not undo what the user said since."""
     async with stage.world(eager_agent("ada")) as world:

@@ -37,7 +37,8 @@ _DONE: Final = {
 }
 _UNCHANGED: Final = {
     Wish.STOP: "Nothing changed: the user is not written to already.",
-    Wish.LATER: "Nothing changed: the user wants no messages at all. Ask before you use 'on'.",
+    Wish.LATER: "Nothing changed: until then, the user wants no messages anyway. "
+    "Ask before you use 'on'.",
     Wish.RESUME: "Nothing changed: you may write to the user on your own already.",
 }
 

@@ -298,7 +298,10 @@ _LATER: Final = timedelta(hours=4)
 def apply_request(
     request: UserRequest, settings: Mapping[str, Any], now: datetime, clock: tzinfo
 ) -> dict[str, Any] | None:
-    """The preferences to set, for all agents; None if the request changes nothing."""
+    """The preferences to set, for all agents; None if the request changes nothing.
+
+    A snooze gets no shorter: "Talk to you tomorrow!" does not end that of a holiday.
+    """
     if request.wish is Wish.RESUME:
         ended = [name for name in ("opted_out", "snoozed_until") if settings.get(name)]
         return dict.fromkeys(ended) or None
@@ -307,7 +310,8 @@ def apply_request(
     if request.wish is Wish.STOP:
         return {"opted_out": True}
     until = resolve_when(request.when or When(), now, clock)
-    return {"snoozed_until": until.isoformat()}
+    snoozed = _read(settings).get("snoozed_until")
+    return None if snoozed and snoozed >= until else {"snoozed_until": until.isoformat()}
 
 
 def resolve_when(when: When, now: datetime, zone: tzinfo) -> datetime:
