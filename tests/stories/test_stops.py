@@ -10,6 +10,7 @@ import pytest
 from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
 from segue.core.triggers import TriggerType
+from segue.events import OutsideEvent
 from segue.runtime.wishes import PROMISED
 from segue.simulate.world import Stage, World
 from tests.stories.scenes import TOLD, eager_agent, model_of
@@ -141,6 +142,19 @@ async def test_a_goodbye_does_not_shorten_a_snooze(stage: Stage, text: str) -> N
         await world.say("one", "Ask me again in three weeks.")
         longer = (await segue.get_user_preferences("sam"))["snoozed_until"]
         assert longer == "2027-02-05T08:00:00+00:00"
+
+
+async def test_what_a_snooze_put_off_comes_when_the_user_wants_it_again(stage: Stage) -> None:
+    """Not at the end of a snooze that is over."""
+    async with stage.world(eager_agent("ada", decider="none")) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "Ask me again tomorrow.")
+        await world.segue.wake(OutsideEvent(id="1"), thread="one")
+        await world.pass_time(hours=1)
+        assert await follow_ups(world, "one") == 0
+        await world.say("one", "You can write to me again")
+        await world.pass_time(minutes=5)
+        assert await follow_ups(world, "one") == 1
 
 
 async def test_a_message_that_is_sent_twice_is_read_once(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from segue.core.autonomy.policy import POSTPONING
 from segue.core.metadata import BatchType, MessageMetadata
 from segue.core.snowflake import SnowflakeSource
 from segue.core.text import is_deeper
@@ -48,7 +49,7 @@ from segue.journal.records import (
     TurnKind,
     TurnState,
 )
-from segue.journal.registry import merge_user_settings
+from segue.journal.registry import merge_user_settings, reconsider_of_user
 from segue.journal.rows import MessageRow, aware, decode_message, to_json
 from segue.journal.threads import lock_thread
 from segue.journal.tx import Part, Row, Statement, Tx, reads, writes
@@ -265,11 +266,15 @@ async def _store(
 
 
 async def _record_wishes(tx: Tx, turn: Turn, arrival: Arrival, now: datetime) -> None:
-    """Apply the user's requests in the message, with the decisions that record them."""
+    """Apply the user's requests in the message, with the decisions that record them; postponed
+    follow-ups are then re-checked.
+    """
     if arrival.reminders:
         await end_reminders(tx, turn.thread_id, arrival.reminders, arrival.decisions, now)
     if arrival.preferences:
         await merge_user_settings(tx, turn.user_id, arrival.preferences, now)
+        if POSTPONING & arrival.preferences.keys():
+            await reconsider_of_user(tx, turn.user_id, now)
     await record_decisions(tx, [replace(d, turn_id=turn.id) for d in arrival.decisions])
 
 

@@ -61,9 +61,13 @@ class Users(Part):
             await thread_of(tx, decision.thread_id)
         await record_decisions(tx, decisions)
         if reconsider_at is not None:
-            of_user = "thread_id IN (SELECT id FROM threads WHERE user_id = :whose)"
-            await reconsider(tx, of_user, user_id, reconsider_at)
+            await reconsider_of_user(tx, user_id, reconsider_at)
         return merged
+
+
+async def reconsider_of_user(tx: Tx, user_id: str, at: datetime) -> None:
+    of_user = "thread_id IN (SELECT id FROM threads WHERE user_id = :whose)"
+    await reconsider(tx, of_user, user_id, at)
 
 
 async def merge_user_settings(

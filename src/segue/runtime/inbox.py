@@ -81,6 +81,8 @@ class Inbox:
         )
         if accepted.is_new:
             _log_accepted(accepted)
+            if asked.preferences:  # what was postponed may come now
+                deps.wakeups.timers.now()
             self._turns.withdraw(thread_id, accepted.voided_turns)
             if accepted.stopped_turns:
                 await self._turns.recheck(thread_id)
