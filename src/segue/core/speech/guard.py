@@ -106,7 +106,7 @@ _START_SIGNS: Final = (
 _PLACEHOLDER: Final = re.compile(
     r"\[(?:(?:the |your |their |user'?s? |friend'?s? |insert |specific |relevant |previous |name |topic |first |last |today'?s |current |mention )*"
     r"(?:name|nombre|nom|nome|naam|user|username|topic|insert|date|time|task|project|subject|detail|details|company|product|question|decision|issue|item|place|link|event|interest|hobby|city|day|reason|activity|thing|something|user name|context|here|placeholder))(?: [^\]\n]{0,40})?\](?![\[(\w])"
-    r"|\{\{?\s*(?:user|first|last|the|your)?[ _.]?(?:name|user|topic|task|question|date|username)\s*\}?\}|<(?:insert [^>\n]{1,40}|(?:your |user |first )?name|user|topic|placeholder)>|\b(?:X{3,}|lorem ipsum|TBD|TODO)\b",
+    r"|\{\{?\s*(?:user|first|last|the|your)?[ _.]?(?:name|user|topic|task|question|date|username)\s*\}?\}|<(?:insert [^>\n]{1,40}|(?:your |user |first )?name|user|topic|placeholder)>|\b(?:lorem ipsum|(?-i:X{3,}|TBD|TODO(?! lists?\b)))\b",  # "todo" is Spanish, "xxx" a greeting
     re.IGNORECASE,
 )
 
