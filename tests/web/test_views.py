@@ -81,7 +81,7 @@ async def test_a_share_is_of_follow_ups_whose_time_is_over(browser: Browser, sit
           const counts = { replied: 1, ignored: 0, pending: 1, total: 2, reply_rate: rate };
           return sentence([{ agent: "ada", trigger: null, variant: null, ...counts }], []);
         }"""
-        assert "2 follow-ups were sent; how many" in await tab.page.evaluate(say, None)
+        assert "2 follow-ups were sent; the reply rate" in await tab.page.evaluate(say, None)
         over = {"cases": 4, "value": 0.25, "low": 0.05, "high": 0.7}
         assert "25 % of 4 follow-ups" in await tab.page.evaluate(say, over)
 
