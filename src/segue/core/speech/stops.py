@@ -101,6 +101,7 @@ class Grammar:
         self.stop = whole_clause(requests, "stops")
         self.command = whole_clause(requests, "commands")
         self.later = whole_clause(requests, "laters")
+        self.invitation = whole_clause(requests, "invitations")
         self.goodbye = whole_clause(requests, "goodbyes")
         self.resume = whole_clause(requests, "resumes")
         self.reminder_stop = whole_clause(requests, "reminder_stops")
@@ -110,7 +111,7 @@ class Grammar:
         self.veto = whole_words(requests["vetoes"], words)
         self.words = words_in(
             *(self.stop, self.command, self.later, self.goodbye, self.resume, self.loose_stop),
-            *(self.reminder_stop, self.reminder_stop_of),
+            *(self.invitation, self.reminder_stop, self.reminder_stop_of),
         )
         self._contact, self._refusal, self._alone = (
             re.compile(rf"\b(?:{alternatives(language['hints'][name])})\b") for name in _HINTS
@@ -244,11 +245,9 @@ def _request(clause: str, grammar: Grammar) -> UserRequest | None:
     if grammar.stop.fullmatch(clause):
         return UserRequest(Wish.STOP)
     for when, rest in grammar.timed(clause):
-        if grammar.stop.fullmatch(rest) or grammar.later.fullmatch(rest):
+        if any(p.fullmatch(rest) for p in (grammar.stop, grammar.later, grammar.invitation)):
             return UserRequest(Wish.LATER, when)
-    # With a time, "a" is a request in Italian ("a domani"); alone, a letter is none.
-    is_later = len(clause) > 1 and grammar.later.fullmatch(clause)
-    return UserRequest(Wish.LATER, When()) if is_later else None
+    return UserRequest(Wish.LATER, When()) if grammar.later.fullmatch(clause) else None
 
 
 def _reminder_request(clause: str, grammar: Grammar) -> UserRequest | None:
