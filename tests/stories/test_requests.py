@@ -16,7 +16,7 @@ from segue.journal.stats import FollowUpOutcome
 from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, World
 from tests.stories.canaries import calling, failing
-from tests.stories.scenes import eager_agent, model_of, told
+from tests.stories.scenes import eager_agent, model_of, slowly, told
 
 pytestmark = pytest.mark.anyio
 
@@ -201,6 +201,19 @@ async def test_an_event_waits_while_the_user_is_talking(stage: Stage) -> None:
         assert (await world.heard("one"))[2:] == ["Your parcel is on its way."]
         message = visible_messages((await world.segue.history("one")).messages)[-1]
         assert MessageMetadata.of(message).batch_type == "system_trigger"
+
+
+async def test_stopping_a_reply_stops_no_event(stage: Stage) -> None:
+    """The user gets one that was due while a reply was written that they then stopped."""
+    slow = slowly(stage.clock, timedelta(minutes=10), "Once upon a time.")
+    async with stage.world(calm(), models={"ada": model_of(slow, "Your parcel is here.")}) as world:
+        await world.segue.create_thread("sam", thread_id="one")
+        await world.say("one", "Tell me a story.")
+        await world.segue.wake(event(1), thread="one")
+        await world.pass_time(minutes=5)
+        await world.segue.cancel("one")
+        await world.clock.settle()
+        assert await world.heard("one") == ["Tell me a story.", "Your parcel is here."]
 
 
 async def test_events_do_not_write_more_often_than_the_day_allows(stage: Stage) -> None:

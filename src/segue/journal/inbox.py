@@ -70,7 +70,7 @@ class Arrival:
     joins its batch and restarts the wait, up to `COLLECT_AT_MOST` times its length.
     `only_if_idle`: `ConflictError` while a reply is queued or running.
     `interrupts` requests the cancellation of turns that have begun and of the agent's continuations
-    and follow-ups; a reply that has not begun stays queued, and an unseen reminder goes on.
+    and follow-ups; a reply that has not begun stays queued, and an unseen reminder continues.
     `parent_batch` and `source_agent_id` make it another agent's question. `payload` goes to the
     turn. `preferences` are merged into the user's settings; of `reminders`, those of the thread
     that still wait are cancelled, for the reason of the first of `decisions`.

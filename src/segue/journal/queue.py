@@ -38,14 +38,16 @@ _WAKE_FIRST: Final = f"""
         held_at = CASE WHEN available_at > :now THEN held_at ELSE :now END
     WHERE wake_at IS NULL AND id = (SELECT min(id) {LIVE_TURNS})
 """
-# A turn that is held back ends at once. Nobody stops a reminder that they have not seen.
+# A turn that is held back ends at once. Users do not stop unseen reminders and events.
 _STOP: Final = """
     UPDATE turns INDEXED BY turns_alive SET cancel_requested = true,
         error = coalesce(error, :reason),
         wake_at = CASE WHEN state = 'queued' AND wake_at > :now THEN :now ELSE wake_at END
     WHERE thread_id = :thread AND state IN ('queued', 'running')
         AND id = coalesce(:only::bigint, id)
-        AND (kind <> 'reminder' OR shown_at IS NOT NULL OR id = coalesce(:only::bigint, 0))
+        AND (shown_at IS NOT NULL OR id = coalesce(:only::bigint, 0) OR NOT EXISTS (
+            SELECT 1 FROM timers WHERE timers.turn_id = turns.id
+            AND timers.kind IN ('event', 'reminder')))
         AND (NOT :only_begun::boolean OR attempts > 0 OR kind <> 'reply') RETURNING *
 """
 _VOID: Final = """
@@ -127,8 +129,8 @@ async def stop_turns(
     only: int | None = None,
     only_begun: bool = False,
 ) -> list[Row]:
-    """Request cancellation of live turns, without unseen reminders; returns those turns, oldest
-    first.
+    """Request cancellation of live turns, without unseen reminders and events; returns those
+    turns, oldest first.
 
     `only_begun`: turns that have started, and the agent's own; not replies that are still queued.
     """

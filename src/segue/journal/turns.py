@@ -265,8 +265,8 @@ class Turns(Part):
     ) -> list[Turn]:
         """Request the cancellation of the thread's live turns, or of `only` one, and return them.
 
-        Without `only`, the same step cancels continuation timers and settles their batches; it
-        leaves reminders alone of which nothing was shown.
+        Without `only`, the same step cancels continuation timers and settles their batches, but
+        unseen reminders and events continue.
         """
         thread = await lock_thread(tx, thread_id)
         rows = await stop_turns(tx, thread_id, reason, now, only=only)
