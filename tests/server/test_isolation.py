@@ -20,6 +20,7 @@ from tests.runtime.scenes import echo
 from tests.server.clients import Site, as_user, frames_until, site_of
 from tests.server.doors import Door, doors
 from tests.stories.scenes import model_of
+from tests.stories.test_asking_agents import agents, asking
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("foreseen_meanings")]
 
@@ -261,6 +262,59 @@ async def test_lists_and_searches_hold_only_ones_own(town: Town) -> None:
     path = f"/api/threads/{own.thread}/ws?since={ann.events}"
     async with town.site.socket(path, additional_headers=own.headers) as socket:
         assert TOPIC not in json.dumps(await frames_until(socket, "message"))
+
+
+async def test_what_agents_say_to_each_other_is_not_the_users(stage: Stage) -> None:
+    """Their thread has a name that can be guessed; no protocol reads it or writes into it."""
+    models = {
+        "guide": model_of(asking("atlas", f"What of the {TOPIC}?"), "Fine."),
+        "atlas": model_of(f"Hide the {TOPIC}.", then="Who is there?"),
+    }
+    async with (
+        stage.world(*agents(("guide", "atlas")), models=models) as world,
+        site_of(world.segue) as site,
+    ):
+        thread = await site.new_thread(agent_id="guide")
+        await site.post(f"/api/threads/{thread}/messages", {"content": "Is it well?"})
+        await world.clock.settle()
+        nested = f"{thread}/atlas"
+        before = await world.heard(nested)
+        assert before == [f"What of the {TOPIC}?", f"Hide the {TOPIC}."]
+        said = {"role": "user", "content": "Well?"}
+        asked: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+            (
+                "/v1/chat/completions",
+                {"model": "atlas", "messages": [said]},
+                {"Segue-Thread": nested},
+            ),
+            (
+                "/ag-ui/atlas/run",
+                {"threadId": nested, "runId": "r", "messages": [{"id": "m", **said}]},
+                {},
+            ),
+            *(("/mcp", _tool_call(name, nested), {}) for name in ("read_thread", "why")),
+        ]
+        for path, body, headers in asked:
+            answer = await site.http.post(path, json=body, headers=headers)
+            assert TOPIC not in answer.text, path
+        opened = {"threadId": nested, "runId": "r"}
+        async with site.http.stream("POST", "/ag-ui/atlas/connect", json=opened) as stream:
+            async for line in stream.aiter_lines():
+                assert TOPIC not in line
+                if "RUN_FINISHED" in line:
+                    break
+        async with site.socket("/api/ws") as socket:
+            frame = {"type": "message", "thread_id": nested, "content": "Well?"}
+            await socket.send(json.dumps(frame))
+            [*_, refused] = await frames_until(socket, "error")
+            assert refused["code"] == "not_found"
+        await world.clock.settle()
+        assert await world.heard(nested) == before
+
+
+def _tool_call(name: str, thread: str) -> dict[str, Any]:
+    params = {"name": name, "arguments": {"thread_id": thread}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
 
 async def test_a_user_cannot_become_another_or_an_operator(town: Town) -> None:

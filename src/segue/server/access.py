@@ -16,7 +16,7 @@ from segue.core.snowflake import parse
 from segue.core.text import check_name
 from segue.errors import NotFoundError
 from segue.facade import Segue
-from segue.journal.records import Thread, Turn
+from segue.journal.records import NESTING, Thread, Turn
 from segue.server.auth import PREFIX as KEY_PREFIX
 from segue.server.auth import (
     USER_HEADER,
@@ -143,13 +143,15 @@ async def require_local(connection: HTTPConnection) -> None:
 
 
 async def get_own_thread(segue: Segue, caller: Caller, thread_id: str) -> Thread:
-    """A thread of the caller. Another user's thread gives the same error as a missing one."""
+    """A thread of the caller. Another user's thread gives the same error as a missing one, and so
+    does one in which agents ask each other, which users do not see.
+    """
     missing = NotFoundError(f"Thread {thread_id!r:.60} does not exist.")
     try:
         thread = await segue.get_thread(thread_id)
     except NotFoundError:
         raise missing from None
-    if thread.user_id != caller.user_id:
+    if thread.user_id != caller.user_id or NESTING in thread.id:
         raise missing
     bind_contextvars(thread_id=thread.id)  # for the request's log lines
     return thread
