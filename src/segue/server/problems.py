@@ -85,6 +85,12 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
+class ResponseCut(Exception):
+    """Ends a response in the middle because the server stops; its client resumes one that is not
+    whole, but takes one that ends for all there is.
+    """
+
+
 class Problem(BaseModel):
     """What went wrong. `code` is stable and for programs; `detail` is for people."""
 
@@ -119,6 +125,14 @@ def problem_of(error: Exception) -> Problem:
         detail = str(error) if status < 500 else "The database or the model failed; try again soon."
     # A detail may quote the client, whose JSON may have half of an emoji, which no body can carry.
     return _problem(status, storable(detail), code)
+
+
+def logged_problem(error: Exception, what: str) -> Problem:
+    """The problem for an exception; the log gets what a backend says, which the caller does not."""
+    problem = problem_of(error)
+    if problem.status >= 500 and isinstance(error, SegueError):
+        logger.error("%s failed: %s", what, error)
+    return problem
 
 
 def _problem(status: int, detail: str, code: str) -> Problem:

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from segue.errors import BackendError, SegueError, UsageError
 from segue.facade import Segue
-from segue.server.problems import ApiError
+from segue.server.problems import ApiError, ResponseCut
 from segue.server.settings import ServerSettings
 from segue.server.transport import IDLE_SECONDS, HttpProtocol, Listener, WebSocketProtocol
 
@@ -180,8 +180,10 @@ def config_of(app: FastAPI) -> uvicorn.Config:
 
 def _filter_log(record: logging.LogRecord) -> bool:
     """Uvicorn logs the URL of a socket with its query, in which clients put keys, and a traceback
-    for each text that is not UTF-8.
+    for each text that is not UTF-8, and for each response that a stop cuts.
     """
+    if record.exc_info and isinstance(record.exc_info[1], ResponseCut):
+        return False
     if str(record.msg).startswith("Invalid UTF-8"):
         logger.info("A socket is closed: its client sent invalid UTF-8")
         return False

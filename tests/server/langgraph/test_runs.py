@@ -2,15 +2,23 @@
 
 import asyncio
 import json
+import logging
+import os
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph_sdk import get_client
+from langgraph_sdk._async import http as sdk_http
 from langgraph_sdk.errors import ConflictError, UnprocessableEntityError
 
 from segue.events import OutsideEvent
+from segue.server.app import create_app
+from segue.server.serving import open_socket, serving
+from segue.server.settings import ServerSettings
 from segue.simulate.world import Stage, plain_agent, with_graph
 from tests.runtime.scenes import Held, Paced, lines
 from tests.server.clients import PATIENCE
@@ -158,6 +166,62 @@ async def test_a_lost_line_is_resumed_without_a_gap_or_a_repetition(sqlite_stage
             thread, run["run_id"], stream_mode="messages-tuple", last_event_id="-1"
         )
         assert words_of(await parts_of(whole)) == "One two three four five."
+
+
+async def test_a_client_resumes_a_run_in_its_own_modes(sqlite_stage: Stage) -> None:
+    """The address that it is given for this names them, whatever the name of the thread is."""
+    async with wired(sqlite_stage, models={"guide": lines("Oslo.")}) as (world, site, _):
+        thread = await world.segue.create_thread("me", thread_id="Übung 日?")
+        body = {"assistant_id": ASSISTANT, "input": said("Where?"), "stream_mode": "updates"}
+        begun = await site.http.post(f"/threads/{quote(thread.id)}/runs/stream", json=body)
+        assert begun.status_code == 200
+        again = await site.http.get(begun.headers["Location"])
+        assert again.headers["Location"] == begun.headers["Location"]
+        for answer in (begun, again):
+            told = [line[7:] for line in answer.text.splitlines() if line.startswith("event: ")]
+            assert told == ["metadata", "updates", "end"]
+
+
+@pytest.mark.filterwarnings("ignore:Request failed, attempting reconnect")  # by the client
+@pytest.mark.parametrize("has_thread", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_restart_of_the_server_ends_no_run(
+    sqlite_stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    has_thread: bool,
+    waits: bool,
+) -> None:
+    """Its client sees that the response is not whole, and gets the rest from the next server; also
+    of a run that it would cancel by leaving, and of one whose thread goes with it.
+    """
+    monkeypatch.setattr(sdk_http, "_reconnect_delay", lambda *_, **__: 0.01)
+    held, settings = Held("Here I am."), ServerSettings(rate_per_minute=None, port=0)
+    async with sqlite_stage.world(models={"guide": lines(held)}) as world:
+        bound = open_socket(settings)
+        inherited = os.dup(bound.fileno())
+        async with serving(create_app(world.segue, settings), bound) as address:
+            client = get_client(url=address, api_key=None)
+            thread: Any = (await client.threads.create())["thread_id"] if has_thread else None
+            how: Any = {"input": said("?"), "on_disconnect": "cancel"}
+            stream: Any = client.runs.stream(thread, ASSISTANT, **how, stream_mode="updates")
+            run: Any = client.runs.wait(thread, ASSISTANT, **how) if waits else parts_of(stream)
+            reading = asyncio.ensure_future(run)
+            await held.asked.wait()
+            # Who comes now waits for the next server.
+            asyncio.get_running_loop().remove_reader(bound.fileno())
+        async with serving(
+            create_app(world.segue, settings), open_socket(settings, descriptor=inherited)
+        ):
+            held.go.set()
+            told = await reading
+            await client.aclose()
+    if waits:
+        assert texts(told) == ["?", "Here I am."]
+    else:
+        assert [part.event for part in told] == ["metadata", "metadata", "updates", "end"]
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
 async def test_half_a_message_is_taken_back_if_a_crash_cut_it_off(stage: Stage) -> None:

@@ -4,10 +4,11 @@ A run without a thread gets a temporary one, which is deleted when the run is ov
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote, urlencode
 
 from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -25,6 +26,7 @@ from segue.server.access import (
     ThreadDep,
     get_own_thread,
     get_own_turn,
+    lifespan_of,
     segue_of,
     slot_of,
 )
@@ -42,7 +44,7 @@ from segue.server.langgraph.records import (
 )
 from segue.server.langgraph.streams import RunStream, error_part, run_beginning
 from segue.server.middleware import authenticated_router
-from segue.server.problems import ApiError
+from segue.server.problems import ApiError, ResponseCut
 from segue.server.requests import StrictModel
 from segue.server.responses import encode, respond
 
@@ -60,13 +62,16 @@ class _Run:
     is_cancelled_by_leaving: bool = False
     is_temporary: bool = False
 
-    def locations(self, then: str | None = None) -> dict[str, str]:
-        """The URLs of the run, and to continue after a lost connection; relative to the base
-        address.
+    def locations(self, then: str | None = None, modes: Iterable[str] = ()) -> dict[str, str]:
+        """The URLs of the run, and to continue in the same modes after a lost connection; relative
+        to the base address.
         """
-        place = f"/threads/{self.thread.id}/runs/{to_text(self.turn.id)}"
+        place = f"/threads/{quote(self.thread.id, safe='')}/runs/{to_text(self.turn.id)}"
         own = {"Content-Location": place}
-        return own if then is None else {**own, "Location": f"{place}/{then}"}
+        if then is None:
+            return own
+        query = urlencode([("stream_mode", mode) for mode in sorted(modes)])
+        return {**own, "Location": f"{place}/{then}" + (f"?{query}" if query else "")}
 
 
 async def _start(request: Request, caller: Caller, new: RunIn) -> _Run:
@@ -97,7 +102,7 @@ async def stream_run(
     run = await _start(request, caller, new)
     place = Place(run_beginning(run.turn))
     lines = RunStream(stream, run.thread, run.turn, new.modes, place).lines()
-    return EventStream(_attended(lines, stream, run), run.locations("stream"))
+    return EventStream(_attended(lines, stream, run), run.locations("stream", new.modes))
 
 
 @router.post("/runs/wait")
@@ -189,7 +194,7 @@ async def join_run_stream(
     named = [mode for mode in stream_mode or () if mode]  # some clients send an empty one
     modes = parse_modes(named or ["values", "messages-tuple", "custom"])
     lines = RunStream(stream, thread, run.turn, modes, place).lines()
-    return EventStream(_attended(lines, stream, run), run.locations("stream"))
+    return EventStream(_attended(lines, stream, run), run.locations("stream", modes))
 
 
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel")
@@ -229,7 +234,7 @@ async def _result(live: LiveConnection, run: _Run) -> AsyncGenerator[bytes]:
             await asyncio.wait({ended, stop}, timeout=15, return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
             stop.result()
-            raise ApiError(503, "stopping", "The server stops; join the run again.")
+            raise ResponseCut
         async with slot_of(live.connection, live.caller, *PAGES):
             yield await encode(await _values_after(segue, run.thread, ended.result()))
     except (ApiError, SegueError) as error:
@@ -252,7 +257,9 @@ async def _values_after(segue: Segue, thread: Thread, turn: Turn) -> Json:
 async def _attended(
     lines: AsyncGenerator[bytes], live: LiveConnection, run: _Run
 ) -> AsyncGenerator[bytes]:
-    """The lines; the run is cleaned up after them, or when the client leaves."""
+    """The lines; the run is cleaned up after them, or when the client leaves. If the server stops,
+    neither is so: the client may resume the run.
+    """
     is_left = True
     try:
         async with aclosing(lines):
@@ -260,7 +267,8 @@ async def _attended(
                 yield line
         is_left = False
     finally:
-        if run.is_temporary or (run.is_cancelled_by_leaving and is_left):
+        is_cut = lifespan_of(live.connection).stopping.is_set()
+        if not is_cut and (run.is_temporary or (run.is_cancelled_by_leaving and is_left)):
             segue = segue_of(live.connection)
             _in_background(live.connection, _clean_up(segue, run, is_left=is_left))
 

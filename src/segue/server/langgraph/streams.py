@@ -31,7 +31,7 @@ from segue.server.access import segue_of
 from segue.server.connections import LiveConnection, event_lines, own_events, with_heartbeats
 from segue.server.langgraph.narrator import Narrator, Part, Place
 from segue.server.langgraph.records import interrupts_json
-from segue.server.problems import ApiError, problem_of
+from segue.server.problems import ApiError, ResponseCut, logged_problem
 from segue.server.responses import encode
 
 HEARTBEAT: Final = b": heartbeat\n\n"
@@ -64,7 +64,7 @@ class RunStream:
         self._is_running = False
 
     async def lines(self) -> AsyncGenerator[bytes]:
-        run_id, has_values = to_text(self._turn.id), False
+        run_id, has_values, is_over = to_text(self._turn.id), False, False
         about = Part("metadata", {"run_id": run_id, "attempt": 1, "thread_id": self._thread.id})
         yield await _lines([about], self._place)
         try:
@@ -78,8 +78,11 @@ class RunStream:
                         continue
                     values = await self._values(event.payload)
                     has_values |= bool(values)
+                    is_over |= isinstance(event.payload, TurnEnded)
                     parts = self._narrator.tell(event.payload, run_id) + values
                     yield await _lines(parts, self._narrator.place(event.cursor))
+            if not is_over:
+                raise ResponseCut
             if not has_values:
                 yield await _lines(await self._narrator.values())
         except (ApiError, SegueError) as error:
@@ -204,7 +207,7 @@ def parse_thread_modes(given: list[str]) -> frozenset[str]:
 
 
 def error_part(error: Exception) -> Part:
-    problem = problem_of(error)
+    problem = logged_problem(error, "A stream")
     return Part("error", {"error": problem.code, "message": problem.detail})
 
 
