@@ -344,14 +344,31 @@ async def test_a_run_is_cancelled_alone_with_others_and_by_leaving(sqlite_stage:
         )
         async with heard_by(site, stream):
             await helds[2].asked.wait()
-        async with asyncio.timeout(PATIENCE):
-            while not helds[2].is_stopped:  # noqa: ASYNC110 - a model has no event for it
-                await asyncio.sleep(0.01)
+        await stopped(helds[2])
         await world.clock.settle()
         [last, *_] = await client.runs.list(thread)
         assert last["status"] == "interrupted"
         with pytest.raises(UnprocessableEntityError, match="rollback"):
             await client.runs.cancel(thread, last["run_id"], action="rollback")
+
+
+async def test_a_run_is_cancelled_by_who_waits_for_it_and_leaves(sqlite_stage: Stage) -> None:
+    """If the client of `join` asked for that, as that of JavaScript may."""
+    held = Held()
+    async with wired(sqlite_stage, models={"guide": lines(held)}) as (_, site, client):
+        thread = (await client.threads.create())["thread_id"]
+        run = await client.runs.create(thread, ASSISTANT, input=said("1"))
+        await held.asked.wait()
+        path = f"/threads/{thread}/runs/{run['run_id']}/join?cancel_on_disconnect=1"
+        async with site.http.stream("GET", path) as joined:
+            assert joined.status_code == 200
+        await stopped(held)
+
+
+async def stopped(held: Held) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not held.is_stopped:  # noqa: ASYNC110 - a model has no event for it
+            await asyncio.sleep(0.01)
 
 
 async def test_a_run_without_a_thread_leaves_none(sqlite_stage: Stage) -> None:

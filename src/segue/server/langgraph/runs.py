@@ -172,9 +172,16 @@ async def get_run(segue: SegueDep, thread: ThreadDep, run_id: str) -> Json:
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join")
-async def join_run(segue: SegueDep, thread: ThreadDep, stream: StreamDep, run_id: str) -> Response:
-    run = _Run(thread, await _own_run(segue, thread, run_id))
-    return StreamingResponse(_result(stream, run), media_type=_JSON)
+async def join_run(
+    segue: SegueDep,
+    thread: ThreadDep,
+    stream: StreamDep,
+    run_id: str,
+    *,
+    cancel_on_disconnect: bool = False,
+) -> Response:
+    run = _Run(thread, await _own_run(segue, thread, run_id), cancel_on_disconnect)
+    return StreamingResponse(_attended(_result(stream, run), stream, run), media_type=_JSON)
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/stream")
