@@ -7,7 +7,7 @@ The bus bounds a client that does not read: it receives `lagged`, and then what 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -24,7 +24,7 @@ from segue.server.auth import RateLimit
 from segue.server.connections import LiveConnection, live_connection
 from segue.server.frames import error_frame, frame
 from segue.server.middleware import BodyTooLarge, parse_json
-from segue.server.problems import ApiError, describe_invalid, problem_of
+from segue.server.problems import ApiError, describe_invalid, logged_problem
 from segue.server.requests import AnswerFrame, ClientFrame, MessageFrame, SignalFrame, ThreadFrame
 from segue.server.responses import LARGE, encode, size_of
 from segue.server.routes.messages import accept_message
@@ -96,7 +96,7 @@ async def accepted(websocket: WebSocket) -> AsyncIterator[None]:
     except WebSocketDisconnect:  # while reading, or while writing
         pass
     except (ApiError, SegueError) as error:
-        problem = problem_of(error)
+        problem = logged_problem(error, f"A socket at {websocket.url.path}")
         await close(websocket, _CLOSE_CODES.get(problem.status, 1011), problem.detail)
     except Exception:
         logger.exception("A socket at %s failed", websocket.url.path)
@@ -113,14 +113,14 @@ class _Socket:
         self._live = live
         self._thread = thread
         self._segue = segue_of(websocket)
-        self._rate: RateLimit = websocket.app.state.rate
         # Two tasks send frames.
         self._sending = asyncio.Lock()
 
     async def run(self, heard: AsyncGenerator[Event]) -> None:
         """Send and receive until the client disconnects or the server stops."""
         sending = self._send_events(heard)
-        await first_of(sending, self._receive_frames(), self._live.wait_until_over())
+        receiving = obey(self._websocket, self._live, self._obey, self._refuse)
+        await first_of(sending, receiving, self._live.wait_until_over())
         await close(self._websocket, RESTARTING, "The server stops; reconnect with your cursor.")
 
     async def _send_events(self, heard: AsyncGenerator[Event]) -> None:
@@ -128,18 +128,11 @@ class _Socket:
             async for event in heard:
                 await self._send(frame(event))
 
-    async def _receive_frames(self) -> None:
-        while True:
-            text = await receive_text(self._websocket)
-            try:
-                await self._live.check()
-                self._rate.take(self._live.caller)
-                await self._handle(parse_frame(text))
-            except (ApiError, SegueError) as error:
-                problem = problem_of(error)
-                if problem.status == 401:
-                    raise
-                await self._send(error_frame(problem))
+    async def _obey(self, text: str) -> None:
+        await self._handle(parse_frame(text))
+
+    async def _refuse(self, error: Exception) -> None:
+        await self._send(error_frame(logged_problem(error, "A frame")))
 
     async def _thread_of(self, given: ThreadFrame) -> Thread:
         """The caller's thread that a frame is for."""
@@ -205,7 +198,29 @@ async def first_of(*work: Awaitable[None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def receive_text(websocket: WebSocket) -> str:
+async def obey(
+    websocket: WebSocket,
+    live: LiveConnection,
+    handle: Callable[[str], Awaitable[None]],
+    refuse: Callable[[Exception], Awaitable[None]],
+) -> None:
+    """Handle the frames of a client until it leaves, within its rate and while its credentials are
+    valid; what is wrong with a frame is for `refuse`.
+    """
+    rate: RateLimit = websocket.app.state.rate
+    while True:
+        text = await _receive_text(websocket)
+        try:
+            await live.check()
+            rate.take(live.caller)
+            await handle(text)
+        except (ApiError, SegueError) as error:
+            if isinstance(error, ApiError) and error.status == 401:
+                raise
+            await refuse(error)
+
+
+async def _receive_text(websocket: WebSocket) -> str:
     message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))

@@ -28,7 +28,7 @@ from segue.server.access import (
     segue_of,
     slot_of,
 )
-from segue.server.auth import Caller, RateLimit
+from segue.server.auth import Caller
 from segue.server.connections import (
     EventStream,
     LiveConnection,
@@ -50,8 +50,8 @@ from segue.server.socket import (
     accepted,
     close,
     first_of,
+    obey,
     parse_as,
-    receive_text,
     send_text,
 )
 
@@ -210,7 +210,6 @@ class _Socket:
         self._live = live
         self._thread_id = thread_id
         self._segue = segue_of(websocket)
-        self._rate: RateLimit = websocket.app.state.rate
         self._sending = asyncio.Lock()
         self._feeds: dict[str, asyncio.Task[None]] = {}
         # Of the first subscription that fails.
@@ -220,7 +219,8 @@ class _Socket:
     async def run(self) -> None:
         """Until the client leaves, the server stops, or a subscription fails."""
         try:
-            await first_of(self._receive(), self._live.wait_until_over(), self._failure)
+            receiving = obey(self._websocket, self._live, self._obey, self._refuse)
+            await first_of(receiving, self._live.wait_until_over(), self._failure)
             await close(self._websocket, RESTARTING, "The server stops; subscribe again.")
         finally:
             feeds = [*self._feeds.values()]
@@ -228,20 +228,13 @@ class _Socket:
                 each.cancel()
             await asyncio.gather(*feeds, return_exceptions=True)
 
-    async def _receive(self) -> None:
-        while True:
-            text = await receive_text(self._websocket)
-            try:
-                await self._live.check()
-                self._rate.take(self._live.caller)
-                command = parse_as(_COMMANDS, text, "params")
-            except (ApiError, SegueError) as error:
-                if isinstance(error, ApiError) and error.status == 401:
-                    raise
-                await self._send(_failure(None, error))
-                continue
-            async with slot_of(self._websocket, self._live.caller, *PAGES):  # until it is sent
-                await self._send(await _answer(command, self._run(command)))
+    async def _obey(self, text: str) -> None:
+        command = parse_as(_COMMANDS, text, "params")
+        async with slot_of(self._websocket, self._live.caller, *PAGES):  # until it is sent
+            await self._send(await _answer(command, self._run(command)))
+
+    async def _refuse(self, error: Exception) -> None:
+        await self._send(_failure(None, error))
 
     async def _run(self, command: Command) -> Json:
         if command.method.startswith("subscription."):
