@@ -1,17 +1,21 @@
 """The log of a running server: what a request causes can be found by its id, to the last line."""
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 
+from segue.errors import BackendError
+from segue.events import Event
 from segue.server.middleware import REQUEST_ID
 from segue.simulate.world import Stage, plain_agent
 from segue.telemetry import configure_logging
 from tests.runtime.scenes import Held
+from tests.server.clients import PATIENCE as WAIT
 from tests.server.clients import Site, frames_until_said, site_of
 from tests.stories.scenes import PATIENCE, arm, eager_agent, model_of
 
@@ -230,3 +234,44 @@ async def test_what_a_history_leaves_out_is_told_by_number_and_in_detail(
     for line in told:
         assert (line["request_id"], line["thread_id"]) == ("page", thread)
     assert "check_in" in json.dumps([line for line in told if line["level"] == "debug"])
+
+
+@pytest.mark.parametrize("path", ["/api/threads/{}/events", "/threads/{}/stream"])
+async def test_what_ends_a_stream_is_in_the_log(
+    sqlite_stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+) -> None:
+    """The client only hears that something failed, because the reason may name hosts."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        monkeypatch.setattr(world.segue, "listen", _broken)
+        ended = await site.http.get(path.format(thread))
+    assert "event: error" in ended.text
+    assert "db.internal" not in ended.text
+    assert "db.internal" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/api/threads/{}/ws", "/threads/{}/stream/events"])
+async def test_what_closes_a_socket_is_in_the_log(
+    sqlite_stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+) -> None:
+    """With the code that lets clients try again."""
+    wanted = {"id": 1, "method": "subscription.subscribe", "params": {"channels": ["values"]}}
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        thread = await site.new_thread()
+        monkeypatch.setattr(world.segue, "listen", _broken)
+        async with site.socket(path.format(thread)) as socket:
+            await socket.send(json.dumps(wanted))
+            await asyncio.wait_for(socket.wait_closed(), WAIT)
+    assert socket.close_code == 1013
+    assert "db.internal" in caplog.text
+
+
+async def _broken(*_: Any) -> AsyncGenerator[Event]:
+    raise BackendError("db.internal does not answer.")
+    yield

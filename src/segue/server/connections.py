@@ -28,7 +28,7 @@ from segue.runtime.listeners import end_state
 from segue.server.access import CallerDep, credentials_of, identify, lifespan_of, settings_of
 from segue.server.auth import Caller
 from segue.server.frames import error_frame, frame
-from segue.server.problems import ApiError, Problem, problem_of
+from segue.server.problems import ApiError, Problem, logged_problem
 from segue.server.responses import encode
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -213,7 +213,7 @@ async def _report_errors(
             async for line in lines:
                 yield line
     except (ApiError, SegueError) as error:
-        yield describe(problem_of(error))
+        yield describe(logged_problem(error, "A stream"))
 
 
 def _error_line(problem: Problem) -> bytes:

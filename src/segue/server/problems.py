@@ -40,6 +40,8 @@ _STATUSES: Final[tuple[tuple[type[SegueError], int], ...]] = (
     (BackendError, 503),
     (SegueError, 500),
 )
+# A backend's own text may name hosts and files.
+_BEHIND: Final = "The database, the model or another service failed; try again soon."
 _CODES: Final = {400: "unreadable", 404: "not_found", 405: "method", 413: "too_big"}
 # Maximum number of errors reported for one request.
 _MOST_ERRORS: Final = 20
@@ -121,8 +123,7 @@ def problem_of(error: Exception) -> Problem:
     elif isinstance(error, SegueError):
         status = next(status for kind, status in _STATUSES if isinstance(error, kind))
         code = error.code
-        # A backend's error may name hosts and files.
-        detail = str(error) if status < 500 else "The database or the model failed; try again soon."
+        detail = str(error) if status < 500 else _BEHIND
     # A detail may quote the client, whose JSON may have half of an emoji, which no body can carry.
     return _problem(status, storable(detail), code)
 
@@ -170,9 +171,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     @app.exception_handler(SegueError)
     async def failed(request: Request, error: Exception) -> JSONResponse:
-        problem = problem_of(error)
-        if problem.status >= 500 and isinstance(error, SegueError):
-            logger.error("%s %s failed: %s", request.method, request.url.path, error)
+        problem = logged_problem(error, f"{request.method} {request.url.path}")
         return problem_response(problem, request.scope, getattr(error, "headers", None))
 
     @app.exception_handler(RequestValidationError)

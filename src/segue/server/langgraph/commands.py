@@ -42,7 +42,7 @@ from segue.server.langgraph.messages import Json, Window
 from segue.server.langgraph.records import seen_turns
 from segue.server.langgraph.streams import HEARTBEAT
 from segue.server.middleware import authenticated_router
-from segue.server.problems import ApiError, describe_invalid, problem_of
+from segue.server.problems import ApiError, describe_invalid, logged_problem
 from segue.server.requests import StrictModel
 from segue.server.responses import encode, respond
 from segue.server.socket import (
@@ -105,7 +105,7 @@ def _failure(number: int | None, error: Exception) -> Json:
     elif isinstance(error, _CommandRefused):
         code, text = error.name, str(error)
     else:
-        problem = problem_of(error)
+        problem = logged_problem(error, "A command or its stream")
         fallback = "invalid_argument" if problem.status < 500 else "unknown_error"
         code, text = _CODES.get(problem.status, fallback), problem.detail
     return {"type": "error", "id": number, "error": code, "message": text}
