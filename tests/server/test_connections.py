@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from urllib.parse import quote
 
 import httpx
 import jwt
@@ -256,6 +257,20 @@ async def _closing_code(site: Site, thread: str, seconds: int) -> int | None:
             return None
         await asyncio.wait_for(socket.wait_closed(), seconds + PATIENCE)
         return socket.close_code
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("/api/threads/{}/ws", 4404), ("/api/ws?since={}", 4400)]
+)
+async def test_a_reason_in_any_script_fits_into_a_close_frame(
+    sqlite_stage: Stage, path: str, code: int
+) -> None:
+    """It quotes what the client named; its characters may have three bytes each."""
+    async with sqlite_stage.world() as world, site_of(world.segue) as site:
+        async with site.socket(path.format(quote("\u65e5" * 60))) as socket:
+            await asyncio.wait_for(socket.wait_closed(), PATIENCE)
+        assert socket.close_code == code
+        assert "\u65e5" in (socket.close_reason or "")
 
 
 @pytest.mark.parametrize("path", ["/api/ws", "/api/threads/x/ws", "/threads/x/stream/events"])

@@ -38,6 +38,8 @@ PROTOCOL: Final = "segue"
 RESTARTING: Final = 1012
 # HTTP statuses, in the range for applications.
 _CLOSE_CODES: Final = {400: 4400, 401: 4401, 403: 4403, 404: 4404, 422: 4400, 429: 4429, 503: 1013}
+# A control frame has 125 bytes, of which the code takes two.
+_MOST_REASON_BYTES: Final = 123
 _FRAMES: TypeAdapter[ClientFrame] = TypeAdapter(ClientFrame)
 
 
@@ -235,5 +237,6 @@ async def send_text(websocket: WebSocket, text: str) -> None:
 
 
 async def close(websocket: WebSocket, code: int, reason: str) -> None:
+    short = reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore")
     with suppress(RuntimeError, WebSocketDisconnect):  # already closed
-        await websocket.close(code, reason[:120])
+        await websocket.close(code, short)
