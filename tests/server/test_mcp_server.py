@@ -11,6 +11,7 @@ from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
+from segue.errors import BackendError
 from segue.server.auth import new_key
 from segue.server.mcp.tools import TOOLS
 from segue.server.settings import ServerSettings
@@ -256,3 +257,25 @@ async def test_a_tool_that_is_not_there_is_an_error_of_the_call(sqlite_stage: St
     ):
         with pytest.raises(McpError, match="no tool"):
             await session.call_tool("delete_everything", {})
+
+
+async def test_a_database_that_is_away_ends_no_session(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call fails and the next one works: over an HTTP error a client drops its session."""
+
+    async def away(*args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        raise BackendError("db.internal does not answer.")
+
+    async with (
+        sqlite_stage.world() as world,
+        site_of(world.segue) as site,
+        session_of(site) as session,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(world.journal.threads, "list_of", away)
+            with pytest.raises(McpError, match="try again") as failed:
+                await session.call_tool("list_threads", {})
+        assert "db.internal" not in str(failed.value)
+        assert await use(session, "list_threads") == []

@@ -12,14 +12,14 @@ from fastapi import Header, Request, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from segue.core.text import storable
+from segue.core.text import one_line, storable
 from segue.errors import BackendError, SegueError
 from segue.facade import Segue
 from segue.server.access import CallerDep, SegueDep, slot_of
 from segue.server.auth import Caller
 from segue.server.mcp.tools import TOOLS, Tool
 from segue.server.middleware import authenticated_router
-from segue.server.problems import ApiError, Problem, describe_invalid
+from segue.server.problems import ApiError, Problem, describe_invalid, logged_problem
 
 PATH: Final = "/mcp"
 # The newest first; a client that asks for another one is offered it.
@@ -75,6 +75,9 @@ async def call(
         result = await _answer(request, segue, caller, method, params)
     except CallError as error:
         return _reply(number, error={"code": error.code, "message": str(error)})
+    except BackendError as error:  # an HTTP error would end the session of the official client
+        problem = logged_problem(error, f"{one_line(method)} by {PATH}")
+        return _reply(number, error={"code": _FAILED, "message": problem.detail})
     return _reply(number, result=result)
 
 
