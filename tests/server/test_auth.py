@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -331,3 +332,19 @@ def test_a_public_address_needs_a_key() -> None:
             check_bind(ServerSettings(host=host), has_keys=False)
         check_bind(ServerSettings(host=host), has_keys=True)
         check_bind(ServerSettings(host=host, jwt=JwtSettings(secret=HIDDEN)), has_keys=False)
+
+
+async def test_a_signer_that_is_away_makes_no_token_invalid(journal: SqliteJournal) -> None:
+    """With 401, clients would sign their users out. One that has expired is invalid as ever."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/keys"
+    callers = Authenticator(StoredKeys(journal), JwtSettings(jwks_url=url))
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    now = int(SystemClock().now().timestamp())
+    good, old = (
+        jwt.encode({"sub": "ann", "exp": now + more}, private, "RS256", headers={"kid": "one"})
+        for more in (60, -60)
+    )
+    with pytest.raises(BackendError, match="keys of tokens"):
+        await callers.authenticate(good, None)
+    assert await refused(callers, old) == 401

@@ -15,7 +15,7 @@ import jwt
 from starlette.requests import HTTPConnection
 
 from segue.core.text import LONGEST_NAME
-from segue.errors import DeniedError
+from segue.errors import BackendError, DeniedError
 from segue.journal.records import ApiKey
 from segue.server.problems import ApiError
 from segue.server.settings import JwtSettings
@@ -222,8 +222,17 @@ class _Tokens:
 
     async def _key_of(self, token: str) -> Any:
         if self._jwks is not None:
-            # May block on the network.
-            return (await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)).key
+            try:  # may block on the network
+                found = await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)
+            except jwt.PyJWKClientConnectionError as error:
+                jwt.decode(  # one that has expired is not valid all the same
+                    token,
+                    options={"verify_signature": False, "verify_exp": True},
+                    leeway=self._settings.leeway,
+                )
+                # With 401, clients would sign their users out.
+                raise BackendError(f"The keys of tokens could not be read: {error}.") from error
+            return found.key
         if self._settings.secret is not None:
             return self._settings.secret.get_secret_value()
         return self._settings.public_key
