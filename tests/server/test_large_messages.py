@@ -151,7 +151,7 @@ async def test_others_are_served_between_the_pieces_of_a_large_answer() -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    around = RequestMiddleware(app, lambda _: PAGE_BYTES, lambda *_: None)
+    around = RequestMiddleware(app, lambda *_: None)
     scope: Scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     others = asyncio.create_task(tick())
     await around(scope, receive, send)

@@ -190,3 +190,16 @@ async def test_a_server_that_cannot_write_is_not_ready(
         assert (await site.http.get("/readyz")).status_code == 503
         monkeypatch.undo()
         assert (await site.http.get("/readyz")).status_code == 200
+
+
+async def test_a_mounted_app_has_the_same_limits(sqlite_stage: Stage) -> None:
+    """Of an import, which may be large, and of a hook, whose sender is not known yet."""
+    async with sqlite_stage.world() as world:
+        outer = FastAPI()
+        outer.mount("/chat", create_app(world.segue))
+        through = httpx.ASGITransport(outer, client=("127.0.0.1", 5))
+        large, json = b" " * 1_000_001, {"Content-Type": "application/json"}
+        async with httpx.AsyncClient(transport=through, base_url="http://127.0.0.1/chat") as http:
+            read = await http.post("/api/admin/import", content=large, headers=json)
+            refused = await http.post("/api/hooks/shop", content=large[:100_001], headers=json)
+    assert (read.status_code, refused.status_code) == (422, 413)

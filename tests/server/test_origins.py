@@ -92,3 +92,21 @@ async def test_browsers_are_told_to_keep_answers_to_themselves(
         headers = (await site.http.get(path)).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+async def test_a_page_of_an_allowed_origin_uses_clients_as_they_are(sqlite_stage: Stage) -> None:
+    """OpenAI's sends headers of its own and reads whether to try again; errors can be read."""
+    settings = ServerSettings(rate_per_minute=None, cors_origins=(PAGE,), max_body_bytes=1_000)
+    async with sqlite_stage.world() as world, site_of(world.segue, settings) as site:
+        path, origin = "/v1/chat/completions", {"Origin": PAGE}
+        asked = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,x-stainless-lang,idempotency-key",
+        }
+        allowed = await site.http.options(path, headers=origin | asked)
+        assert allowed.status_code == 200, allowed.text
+        large = await site.http.post(path, content=b" " * 1_001, headers=origin)
+        assert large.status_code == 413
+        assert large.headers["Access-Control-Allow-Origin"] == PAGE
+        readable = large.headers["Access-Control-Expose-Headers"].split(", ")
+        assert {"Retry-After", "X-Should-Retry", "Segue-Thread", "Location"} <= {*readable}

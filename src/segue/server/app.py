@@ -20,11 +20,11 @@ from starlette.types import Receive, Scope, Send
 from segue.errors import UsageError
 from segue.facade import Segue
 from segue.server import ag_ui, completions, langgraph, mcp, socket
-from segue.server.access import API_KEY_HEADER
-from segue.server.auth import USER_HEADER, Authenticate, RateLimit
+from segue.server.auth import Authenticate, RateLimit
+from segue.server.chats import NO_RETRY
 from segue.server.metrics import Metrics
-from segue.server.middleware import REQUEST_ID, RequestMiddleware
-from segue.server.problems import install
+from segue.server.middleware import REQUEST_ID, BodyLimit, RequestMiddleware
+from segue.server.problems import install, path_of
 from segue.server.routes import (
     follow_ups,
     hooks,
@@ -76,6 +76,8 @@ _ROUTERS: Final = {
     "ag_ui": (ag_ui.router,),
     "mcp": (mcp.router,),
 }
+# Response headers that pages of other origins may read: clients obey those about trying again.
+_EXPOSED: Final = ("Retry-After", completions.THREAD_HEADER, *NO_RETRY)
 # The depth of routes whose last name is the rest of the path.
 _ANY_DEPTH: Final = -1
 # Environment variables with the address of a collector of traces.
@@ -191,8 +193,7 @@ class RouteIndex(BaseRoute):
                 self._routes.setdefault(key, []).append(route)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        method, (first, depth) = scope.get("method", ""), _beginning(path)
+        method, (first, depth) = scope.get("method", ""), _beginning(path_of(scope))
         for each in (depth, _ANY_DEPTH):
             for route in self._routes.get((method, first, each), ()):
                 match, found = route.matches(scope)
@@ -213,28 +214,17 @@ def _add_middleware(app: FastAPI) -> None:
     """The last one added is the outermost."""
     settings: ServerSettings = app.state.settings
     metrics: Metrics = app.state.metrics
+    # Inside of CORS, so that pages of other origins can read that a body is too large.
+    app.add_middleware(BodyLimit, max_bytes=partial(_max_bytes, settings))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=[*settings.cors_origins],
             allow_methods=["*"],
-            allow_headers=[
-                "Authorization",
-                "Content-Type",
-                "Last-Event-ID",
-                "MCP-Protocol-Version",
-                API_KEY_HEADER,
-                USER_HEADER,
-                completions.THREAD_HEADER,
-                *langgraph.HEADERS,
-            ],
-            expose_headers=[REQUEST_ID, completions.THREAD_HEADER, *langgraph.EXPOSED],
+            allow_headers=["*"],  # clients send headers of their own, such as X-Stainless-Lang
+            expose_headers=[REQUEST_ID, *_EXPOSED, *langgraph.EXPOSED],
         )
-    app.add_middleware(
-        RequestMiddleware,
-        max_bytes=partial(_max_bytes, settings),
-        observe=metrics.observe_request,
-    )
+    app.add_middleware(RequestMiddleware, observe=metrics.observe_request)
 
 
 def _max_bytes(settings: ServerSettings, path: str) -> int:

@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from segue.server.access import BEARER_SCHEME, caller_of, require_operator, slot_of
-from segue.server.problems import errors, problem_of, problem_response
+from segue.server.problems import errors, path_of, problem_of, problem_response
 from segue.telemetry import AddFields, span
 
 logger = logging.getLogger(__name__)
@@ -65,10 +65,8 @@ class BodyTooLarge(HTTPException):
 class RequestMiddleware:
     """Around the whole app; plain ASGI, so that streams are not buffered."""
 
-    def __init__(self, app: ASGIApp, max_bytes: Callable[[str], int], observe: Observer) -> None:
-        """`max_bytes` is the limit of a body by path."""
+    def __init__(self, app: ASGIApp, observe: Observer) -> None:
         self._app = app
-        self._max_bytes = max_bytes
         self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +82,7 @@ class RequestMiddleware:
             try:
                 if scope["type"] == "websocket":
                     await self._app(scope, receive, send)
-                elif scope["path"] in _NOT_TRACED:
+                elif path_of(scope) in _NOT_TRACED:
                     await self._request(scope, receive, send)
                 else:
                     trace = {name: headers[name] for name in _TRACE_HEADERS if name in headers}
@@ -99,7 +97,6 @@ class RequestMiddleware:
     ) -> None:
         request_id = scope["state"]["request_id"]
         began, status = time.perf_counter(), 500
-        limit = self._max_bytes(scope["path"])
 
         async def respond(message: Message) -> None:
             nonlocal status
@@ -113,12 +110,7 @@ class RequestMiddleware:
                     await asyncio.sleep(0)  # lets other tasks run, even if the client reads at once
 
         try:
-            if _announced(Headers(scope=scope)) > limit:
-                error = _too_large(limit)
-                refusal = problem_response(problem_of(error), scope, error.headers)
-                await refusal(scope, receive, respond)
-                return
-            await self._app(scope, _limit_body(receive, limit), respond)
+            await self._app(scope, receive, respond)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unknown")
@@ -142,6 +134,27 @@ def _pieces(message: Message) -> Iterator[Message]:
         end = start + _PIECE
         more_body = end < len(body) or message.get("more_body", False)
         yield {**message, "body": body[start:end], "more_body": more_body}
+
+
+class BodyLimit:
+    """Refuses a body that is too large: by its announced size, or once it has become too large."""
+
+    def __init__(self, app: ASGIApp, max_bytes: Callable[[str], int]) -> None:
+        """`max_bytes` is the limit of a body by path."""
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = self._max_bytes(path_of(scope))
+        if _announced(Headers(scope=scope)) > limit:
+            error = _too_large(limit)
+            refusal = problem_response(problem_of(error), scope, error.headers)
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, _limit_body(receive, limit), send)
 
 
 def _limit_body(receive: Receive, limit: int) -> Receive:

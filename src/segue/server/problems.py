@@ -141,12 +141,18 @@ def _problem(status: int, detail: str, code: str) -> Problem:
     return Problem(title=phrases.get(status, "Error"), status=status, detail=detail, code=code)
 
 
+def path_of(scope: Scope) -> str:
+    """The path of a request, below the one that the app may be mounted at."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 def problem_response(
     problem: Problem, scope: Scope, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """The response of a problem, in the form of the protocol that the request's path belongs to."""
     problem.request_id = scope.get("state", {}).get("request_id")
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    path = path_of(scope)
     bodies: Mapping[str, ErrorBody] = scope["app"].state.error_bodies
     for prefix, body in bodies.items():
         if path.startswith(prefix):

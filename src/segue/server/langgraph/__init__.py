@@ -11,10 +11,9 @@ from segue.errors import UsageError
 from segue.server.access import CallerDep
 from segue.server.langgraph import assistants, commands, crons, runs, store, threads
 from segue.server.langgraph.messages import SharedWindow
-from segue.server.langgraph.threads import LIVE_HEADER
 from segue.server.middleware import authenticated_router
 
-__all__ = ["EXPOSED", "HEADERS", "MESSAGE_PATHS", "REFUSED", "ROUTERS", "SharedWindow"]
+__all__ = ["EXPOSED", "MESSAGE_PATHS", "REFUSED", "ROUTERS", "SharedWindow"]
 
 _AGENTS: Final = "Assistants are the agents of the settings; clients cannot change them."
 _STATE: Final = (
@@ -68,6 +67,5 @@ ROUTERS: Final = (
 )
 # Paths that end so take messages, which may have pictures and files.
 MESSAGE_PATHS: Final = ("/runs", "/runs/stream", "/runs/wait", "/commands")
-# Request headers that pages of other origins may send, and response headers that they may read.
-HEADERS: Final = ("X-Auth-Scheme", LIVE_HEADER)
+# Response headers that pages of other origins may read.
 EXPOSED: Final = ("Content-Location", "Location")
