@@ -62,14 +62,20 @@ async def open_chat(segue: Segue, caller: Caller, agent_id: str, name: str | Non
     return thread
 
 
-def check_new_message(connection: HTTPConnection, content: Any) -> None:
-    """Raises if this cannot be a user's message; before a thread is created for it."""
+def check_new_message(
+    connection: HTTPConnection, content: Any, message_id: Any, name: str = "The id of a message"
+) -> None:
+    """Raises if this cannot be a user's message with an id of the client's choice, if any; before a
+    thread is created for it. `name` is what the client calls the id.
+    """
+    if message_id is not None:
+        check_name(message_id, name)
     user_message(content)
     check_content(connection, content)
 
 
-def message_in(content: Any, message_id: Any) -> MessageIn:
-    """A message by the id that its client chose; both are checked when it is stored."""
+def message_in(content: Any, message_id: str | None) -> MessageIn:
+    """A message that was checked, by the id that its client chose."""
     return MessageIn.model_construct(content=content, client_message_id=message_id)
 
 

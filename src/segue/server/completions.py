@@ -171,7 +171,7 @@ async def create_chat_completion(
             "The request has earlier messages but names no conversation. The server keeps the "
             f"history: name the conversation in the header {THREAD_HEADER}."
         )
-    check_new_message(request, content)
+    check_new_message(request, content, headers.get(_KEY_HEADER), _KEY_HEADER)
     thread = await open_chat(segue, caller, agent, name or _name_by_key(headers))
     turn = await _send(request, segue, thread, content)
     usage = wanted.stream_options and wanted.stream_options.include_usage

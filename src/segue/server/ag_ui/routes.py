@@ -131,10 +131,10 @@ async def run_agent(
         thread = await open_chat(segue, caller, agent_id, given.thread_id)
         turn = await _answer(segue, thread, given.resume)
     else:
-        content = content_of(given.message)
-        check_new_message(request, content)
+        content, message_id = content_of(given.message), given.message.get("id")
+        check_new_message(request, content, message_id)
         thread = await open_chat(segue, caller, agent_id, given.thread_id)
-        new = message_in(content, given.message.get("id"))
+        new = message_in(content, message_id)
         turn = (await accept_message(request, thread, new)).turn
     run = Run(given.thread_id, given.run_id, given.known)
     events = _reply(segue, turn, run, live)

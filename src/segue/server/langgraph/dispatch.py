@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from segue.conversations import check_lasting
 from segue.core.snowflake import TEXT_WIDTH
-from segue.core.text import check_name, plain_json
+from segue.core.text import plain_json
 from segue.core.turn_rules import DoubleTexting
 from segue.errors import ConflictError, NotFoundError, UsageError
 from segue.facade import Segue
@@ -178,9 +178,7 @@ def _messages(connection: HTTPConnection, given: Any) -> list[SentMessage]:
     """All of them are checked before the first is stored."""
     messages = sent_messages(given)
     for sent in messages:
-        if sent.id is not None:
-            check_name(sent.id, "input.messages: id")
-        check_new_message(connection, sent.content)
+        check_new_message(connection, sent.content, sent.id, "input.messages: id")
     return messages
 
 
