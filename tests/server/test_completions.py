@@ -12,6 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from openai import AsyncOpenAI
 
+from segue.errors import BackendError
 from segue.server.auth import new_key
 from segue.server.settings import ServerSettings
 from segue.simulate.world import Stage, World, plain_agent, with_graph
@@ -273,6 +274,38 @@ async def test_a_failure_is_told_and_not_retried(sqlite_stage: Stage) -> None:
         assert [thread["message_count"] for thread in threads] == [1, 1]
 
 
+async def test_a_reply_that_cannot_be_read_is_not_asked_for_again(
+    sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database may fail once the message is stored: a client that tried again would say it
+    twice.
+    """
+
+    async def away(*args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        raise BackendError("The database does not answer.")
+
+    async with talking(sqlite_stage, "Oslo.") as (world, site, client):
+        monkeypatch.setattr(world.segue, "token_usage", away)
+        with pytest.raises(openai.InternalServerError) as failed:
+            await client.with_options(max_retries=2).chat.completions.create(
+                model="guide", messages=user("Hi"), extra_headers=named("c")
+            )
+        assert failed.value.status_code == 503
+        [thread] = (await site.get("/api/threads"))["items"]
+        assert thread["message_count"] == 2
+
+
+async def test_a_key_that_cannot_be_one_begins_no_chat(sqlite_stage: Stage) -> None:
+    """It is refused before a thread is created for it."""
+    async with talking(sqlite_stage) as (_, site, client):
+        with pytest.raises(openai.UnprocessableEntityError, match="Idempotency-Key is"):
+            await client.chat.completions.create(
+                model="guide", messages=user("Hi"), extra_headers={"Idempotency-Key": "k" * 201}
+            )
+        assert (await site.get("/api/threads"))["items"] == []
+
+
 async def test_a_key_makes_a_request_once(stage: Stage) -> None:
     """The same `Idempotency-Key` in a chat gives the same reply again, and stores nothing more."""
     async with talking(stage, "One.", "Two.") as (_, site, client):
@@ -322,7 +355,8 @@ async def test_a_question_is_asked_and_answered_in_words(stage: Stage) -> None:
         client_of(site) as client,
     ):
         said = []
-        for text, key in (("A table.", "k-1"), ("A table.", "k-1"), ("yes", "k-2"), ("yes", "k-2")):
+        yes = [{"type": "text", "text": "yes"}]  # as some clients send every text
+        for text, key in (("A table.", "k-1"), ("A table.", "k-1"), (yes, "k-2"), ("yes", "k-2")):
             made = await client.chat.completions.create(
                 model="guide",
                 messages=user(text),

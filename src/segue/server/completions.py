@@ -16,9 +16,9 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from segue.core.messages import spoken_text
+from segue.core.messages import spoken_text, user_message
 from segue.core.snowflake import time_of, to_text
-from segue.errors import NotFoundError, UsageError
+from segue.errors import BackendError, NotFoundError, UsageError
 from segue.events import (
     Event,
     MessageDelta,
@@ -41,7 +41,7 @@ from segue.server.chats import (
 )
 from segue.server.connections import STILL_HERE, EventStream, StreamDep, data_line
 from segue.server.middleware import authenticated_router
-from segue.server.problems import ApiError, Problem
+from segue.server.problems import ApiError, Problem, logged_problem
 from segue.server.routes.messages import accept_message
 
 PREFIX: Final = "/v1"
@@ -180,7 +180,11 @@ async def create_chat_completion(
     named = {THREAD_HEADER: thread.id}
     if wanted.stream:
         return EventStream(completion.stream(heard), named, _error_line)
-    return JSONResponse(await completion.whole(heard), headers=named)
+    try:
+        return JSONResponse(await completion.whole(heard), headers=named)
+    except BackendError as error:
+        problem = logged_problem(error, f"Reading the reply of turn {turn.id}")
+        raise ApiError(problem.status, problem.code, problem.detail, NO_RETRY) from error
 
 
 def _name_by_key(headers: Mapping[str, str]) -> str | None:
@@ -194,11 +198,20 @@ async def _send(request: Request, segue: Segue, thread: Thread, content: Any) ->
     key = request.headers.get(_KEY_HEADER)
     if key and (sent := await segue.find_sent(thread, key)):
         return sent  # a repeated request neither answers nor says anything
-    question = await find_question(segue, thread) if isinstance(content, str) else None
+    words = _words_of(content)
+    question = await find_question(segue, thread) if words else None
     if question is not None and len((question.ending or {}).get("questions", ())) == 1:
-        return await segue.answer(question, content, client_message_id=key)
+        return await segue.answer(question, words, client_message_id=key)
     new = message_in(content, key)
     return (await accept_message(request, thread, new)).turn
+
+
+def _words_of(content: Any) -> str:
+    """What a message says that is text alone, which some clients send in parts; else nothing."""
+    message = user_message(content)
+    blocks = message.content if isinstance(message.content, list) else []
+    has_media = any(isinstance(block, dict) and block["type"] != "text" for block in blocks)
+    return "" if has_media else message.text
 
 
 @dataclass
