@@ -79,9 +79,10 @@ def _doors(app: FastAPI) -> Iterator[Door]:
 
 def _example(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
     """A body as the documentation shows it."""
-    if "requestBody" not in operation:
+    content = operation.get("requestBody", {}).get("content", {})
+    if "application/json" not in content:
         return None
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    schema = content["application/json"]["schema"]
     reference = schema.get("anyOf", [schema])[0]["$ref"]  # one that may be left out has several
     fields = document["components"]["schemas"][reference.rsplit("/")[-1]]["properties"]
     return {name: f["examples"][0] for name, f in fields.items() if f.get("examples")}

@@ -28,7 +28,7 @@ async def list_follow_ups(
     return FollowUpOut.list_of(await segue.list_follow_ups(thread, limit=limit))
 
 
-@router.post("/follow-ups", status_code=201)
+@router.post("/follow-ups", status_code=201, responses=errors(409))
 async def request_follow_up(
     segue: SegueDep, caller: CallerDep, thread: ThreadDep, wanted: FollowUpIn
 ) -> RequestedOut:

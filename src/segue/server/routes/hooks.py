@@ -62,7 +62,7 @@ router = APIRouter(
     generate_unique_id_function=operation_id,
     prefix="/api/hooks",
     tags=["events"],
-    responses=errors(400, 401, 403, 404, 413, 422, 429, 503),
+    responses=errors(400, 401, 403, 404, 409, 413, 422, 429, 503),
 )
 
 

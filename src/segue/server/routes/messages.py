@@ -96,7 +96,7 @@ async def report_typing(segue: SegueDep, thread: ThreadDep) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/events", responses=_STREAM)
+@router.get("/events", response_class=Response, responses=_STREAM)
 async def listen_to_thread(
     segue: SegueDep, thread: ThreadDep, stream: StreamDep, cursor: CursorDep
 ) -> Response:
@@ -108,7 +108,7 @@ async def listen_to_thread(
     return EventStream(stream_events(segue.listen(thread, cursor), stream))
 
 
-@user_router.get("/events", responses=_STREAM)
+@user_router.get("/events", response_class=Response, responses=_STREAM)
 async def listen(
     segue: SegueDep, caller: CallerDep, stream: StreamDep, cursor: CursorDep
 ) -> Response:

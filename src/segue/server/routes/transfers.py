@@ -37,6 +37,13 @@ _LINES: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }
+# It is read as it comes, so FastAPI does not know of it.
+_EXPORT_AS_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 Names = Annotated[list[str], Query(max_length=100)]
 Name = Annotated[str | None, Query(max_length=200)]
 
@@ -90,7 +97,9 @@ async def export_everything(
     return _lines(_pieces(file), "export")
 
 
-@admin.post(IMPORT.removeprefix(admin.prefix), responses=errors(409, 415))
+@admin.post(
+    IMPORT.removeprefix(admin.prefix), responses=errors(409, 415), openapi_extra=_EXPORT_AS_BODY
+)
 async def import_everything(
     segue: SegueDep,
     request: Request,
