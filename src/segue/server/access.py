@@ -248,6 +248,7 @@ def _slot(kind: str, at_once: int) -> Any:
 PAGES: Final = ("pages", 4)
 PAGE_SLOT = _slot(*PAGES)
 # A search may be slow, and all users share the readers of the database.
-SEARCH_SLOT = _slot("searches", 1)
+SEARCHES: Final = ("searches", 1)
+SEARCH_SLOT = _slot(*SEARCHES)
 SegueDep = Annotated[Segue, Depends(_running)]
 ThreadDep = Annotated[Thread, Depends(_thread_of)]

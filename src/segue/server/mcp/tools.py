@@ -14,7 +14,7 @@ from segue.core.snowflake import parse
 from segue.errors import NotFoundError
 from segue.facade import Segue
 from segue.journal.records import Thread
-from segue.server.access import get_own_thread
+from segue.server.access import PAGES, SEARCHES, get_own_thread
 from segue.server.auth import Caller
 from segue.server.requests import FollowUpIn, MemoryIn, ReminderIn, StrictModel
 from segue.server.responses import (
@@ -182,7 +182,7 @@ async def list_memories(segue: Segue, caller: Caller, given: OfAgent) -> Items:
     return [*map(MemoryOut.of, found)]
 
 
-@tool(MemoryQuery, reads=True, slot=("searches", 1))
+@tool(MemoryQuery, reads=True, slot=SEARCHES)
 async def search_memories(segue: Segue, caller: Caller, given: MemoryQuery) -> Items:
     """Find what an agent remembers about the user that relates to a text, best first."""
     found = await segue.search_memories(caller.user_id, given.query, given.agent_id)
@@ -232,7 +232,7 @@ async def list_threads(segue: Segue, caller: Caller, given: ThreadsQuery) -> Ite
     return [*map(ThreadOut.of, found)]
 
 
-@tool(PageQuery, reads=True, slot=("pages", 4))
+@tool(PageQuery, reads=True, slot=PAGES)
 async def read_thread(segue: Segue, caller: Caller, given: PageQuery) -> BaseModel:
     """Read the newest messages of one of the user's conversations, oldest first."""
     thread = await get_own_thread(segue, caller, given.thread_id)
@@ -244,7 +244,7 @@ async def read_thread(segue: Segue, caller: Caller, given: PageQuery) -> BaseMod
     return shown
 
 
-@tool(MessageQuery, reads=True, slot=("searches", 1))
+@tool(MessageQuery, reads=True, slot=SEARCHES)
 async def search_messages(segue: Segue, caller: Caller, given: MessageQuery) -> Items:
     """Find messages of the user, and replies to them, that match a text, best first."""
     found = await segue.search(caller.user_id, given.query, limit=given.limit)
