@@ -377,7 +377,7 @@ async def test_the_same_message_in_two_batches_is_refused(
 async def test_a_batch_of_another_thread_is_not_taken_over(
     new_journal: NewJournal, kind: str
 ) -> None:
-    """A batch is looked for by its id alone, so no two threads of an agent may have the same."""
+    """What is here keeps its ids; a copy of it needs others."""
     lines = [json.loads(line) for line in (await told(new_journal)).splitlines()]
     renamed = json.loads(json.dumps(lines).replace('"blue', '"red'))
     async with new_journal(kind) as target:

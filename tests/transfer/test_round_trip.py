@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
 
+from segue import stamp, user_message
 from segue.journal.memories import MemorySearch
 from segue.journal.records import TimerState, TurnState
 from segue.journal.tables import MEMORIES, OF_THREAD
@@ -18,7 +20,7 @@ from segue.transfer.lines import NAMES, TYPES
 from tests.journal.stores import ask
 from tests.transfer.conftest import NewJournal
 from tests.transfer.files import MADE_AT, full, take_in
-from tests.transfer.tales import EVERYTHING, LEASE, MOVES, Tale, ticking_ids
+from tests.transfer.tales import EVERYTHING, LEASE, MOVES, START, Tale, ticking_ids
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +155,22 @@ async def test_a_copy_under_new_ids_is_the_same_conversation(
         assert len(set(used)) == len(used)
         batches = [li["batch"] for li in lines_without_header(every) if li["type"] == "batch"]
         assert len(set(batches)) == len(batches)
+
+
+async def test_threads_with_equal_ids_come_back(new_journal: NewJournal, kind: str) -> None:
+    """Chats that were migrated without times have the ids of one moment."""
+    old = stamp([user_message("Hello."), AIMessage("Hi.")], ticking_ids())
+    async with new_journal(kind) as source, new_journal(kind) as target:
+        for name in ("blue", "red"):
+            await source.threads.create(name, agent_id="guide", user_id="ada", now=START)
+            await source.messages.import_messages(name, old)
+        data = await full(source)
+        await take_in(target, data)
+        assert await full(target) == data
+        copy = await take_in(target, data, ImportOptions(ids=ticking_ids(3, MADE_AT)))
+        assert copy.rows["messages"] == 4
+        for name in copy.renamed.values():
+            assert len((await target.messages.history(name)).messages) == 2
 
 
 async def _assert_same(journal: Any, old: str, new: str) -> None:

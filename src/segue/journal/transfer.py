@@ -110,6 +110,8 @@ class _Restore:
         self._skip_existing = skip_existing
         # Threads with a queued turn, in order.
         self.queued: dict[str, None] = {}
+        # The threads that were written.
+        self._names: set[str] = set()
         self._thread: Row | None = None
         self._rows: Counter[str] = Counter()
         self._skipped: list[str] = []
@@ -124,6 +126,7 @@ class _Restore:
             chunk = [row for row in chunk if await self._is_new(table, row)]
         if table is THREADS:
             self._thread = chunk[0] if chunk else None
+            self._names.update(row["id"] for row in chunk)
         if not chunk or (table.of_thread and self._thread is None):
             return
         self._rows[table.name] += len(chunk)
@@ -179,19 +182,20 @@ class _Restore:
                 self.queued[row["thread_id"]] = None
 
     async def _check_batches(self, rows: Sequence[Row]) -> None:
-        """A batch is found by its agent and its id, so no two threads may have the same."""
-        first = rows[0]
+        """Refuse a batch that a thread of the same agent has here. Two threads of one file may have
+        the same: old conversations got their ids from their times.
+        """
         sql = (
-            "SELECT batch FROM messages WHERE agent_id = :agent AND batch = ANY(:batches) "
-            "AND thread_id <> :thread LIMIT 1"
+            "SELECT thread_id, batch FROM messages "
+            "WHERE agent_id = :agent AND batch = ANY(:batches)"
         )
         batches = sorted({row["batch"] for row in rows})
-        values = {"agent": first["agent_id"], "batches": batches, "thread": first["thread_id"]}
-        if (taken := await self._tx.find(sql, **values)) is not None:
-            raise BatchTaken(
-                f"Batch {taken['batch']} already exists in another thread; import under new ids. "
-                "Nothing was imported."
-            )
+        for row in await self._tx.all(sql, agent=rows[0]["agent_id"], batches=batches):
+            if row["thread_id"] not in self._names:
+                raise BatchTaken(
+                    f"Batch {row['batch']} already exists in another thread; import under new "
+                    "ids. Nothing was imported."
+                )
 
 
 def _chunks(rows: Iterable[tuple[Table, Row]]) -> Iterator[tuple[Table, list[Row]]]:
