@@ -64,7 +64,7 @@ _FOLLOW: Final = f"""
     UPDATE threads SET epoch = :epoch,
         typing_at = CASE WHEN epoch < :epoch THEN NULL ELSE typing_at END,
         last_position = greatest(last_position, :last),
-        changed_position = CASE WHEN :visible THEN {_CHANGED} ELSE changed_position END,
+        changed_position = CASE WHEN :is_seen THEN {_CHANGED} ELSE changed_position END,
         message_count = message_count + CASE WHEN :visible THEN 1 ELSE 0 END,
         updated_at = CASE WHEN :visible THEN greatest(updated_at, :now) ELSE updated_at END,
         title = CASE WHEN title IS NULL AND NOT title_is_set THEN :title ELSE title END,
@@ -291,8 +291,13 @@ def message_statements(
     now: datetime,
     last: int = 0,
     client_message_id: str | None = None,
+    *,
+    is_seen: bool = False,
 ) -> list[Statement]:
-    """Store a message, and update its thread: list entry, epoch, and the `last` id used."""
+    """Store a message, and update its thread: list entry, epoch, and the `last` id used.
+
+    `is_seen`: listeners get something of the step besides the message.
+    """
     columns: dict[str, Any] = {
         **{name: getattr(row, name) for name in _COLUMNS},
         **tx.words_of(thread.user_id, row.text if row.visible else None),
@@ -305,6 +310,7 @@ def message_statements(
         "last": max(last, row.position),
         "epoch": thread.epoch,
         "visible": row.visible,
+        "is_seen": row.visible or is_seen,
         "is_users": is_users,
         "now": now,
         "position": row.position,

@@ -440,7 +440,7 @@ async def _end(
     last = [
         each
         for message in placement.new[-1:]
-        for each in message_statements(tx, thread, message, now, rising.last)
+        for each in message_statements(tx, thread, message, now, rising.last, is_seen=is_told)
     ] or [last_id_update(thread.id, rising, is_seen=is_told)]
     decisions = map(decision_insert, end.ending.decisions)
     state = state_changes(thread.id, end.ending.state) if end.state is TurnState.DONE else ()

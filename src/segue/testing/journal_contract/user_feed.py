@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from langchain_core.messages import AIMessage
 
+from segue.core.batch import settle
 from segue.core.snowflake import time_of
 from segue.journal.feed import FeedPage
 from segue.journal.journal import Journal
@@ -115,6 +116,20 @@ async def test_a_user_hears_of_each_change_of_a_thread(journal: Journal, chat: C
     await journal.threads.mark_read("chat", last)
     [changed] = (await journal.feed.read_user(USER, after=after)).threads
     assert (changed.id, changed.unread) == ("chat", 0)
+
+
+async def test_a_user_hears_of_a_turn_that_ends_without_a_word(
+    journal: Journal, chat: Chat
+) -> None:
+    """Its batch is closed by a message that no user sees; the error is for the user."""
+    lease = await chat.running_reply()
+    after = (await journal.feed.read_user(USER)).position
+    batch = await journal.messages.load_batch(chat.thread_id, lease.turn.batch)
+    [closing] = settle(batch, chat.ids).messages[len(batch.messages) :]
+    await chat.fail(lease, "oops", closing, says={"kind": "error"})
+    page = await journal.feed.read_user(USER, after=after)
+    assert [e.turn and e.turn.id for e in page.events] == [lease.turn.id]
+    assert page.events == (await journal.feed.read(chat.thread_id, after=after)).events
 
 
 async def test_a_user_hears_that_a_thread_was_deleted(journal: Journal, chat: Chat) -> None:
