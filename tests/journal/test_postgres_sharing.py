@@ -93,6 +93,22 @@ async def test_users_do_not_wait_for_each_other(chat: Chat, elsewhere: PostgresJ
     assert [type(result) for result in results] == [Turn, Turn]
 
 
+async def test_a_thread_that_is_begun_while_its_user_is_deleted_can_be_written_to(
+    dsn: str, chat: Chat, elsewhere: PostgresJournal
+) -> None:
+    """It was begun after the deletion had looked for threads, so it stays, with its feed."""
+    await chat.say()
+    with holding(dsn, "SELECT * FROM messages FOR UPDATE") as blocker:
+        deleting = asyncio.create_task(chat.journal.removal.delete_user(USER))
+        await until(dsn, "count(*) > 0 FROM pg_locks WHERE NOT granted")
+        late = await Chat(elsewhere, ticking_ids(node=2), START, "late").begin()
+        blocker.rollback()
+        await deleting
+    assert (await late.say()).is_new
+    page = await elsewhere.feed.read_user(USER)
+    assert {event.thread_id for event in page.events} == {"late"}
+
+
 async def test_a_partial_text_waits_for_nobody(dsn: str, chat: Chat) -> None:
     """While another step holds the thread, the text so far goes on reaching listeners."""
     await chat.say()

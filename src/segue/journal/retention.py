@@ -125,7 +125,14 @@ class Removal(Part):
         for table in ("memories", "users", "push_subscriptions"):
             sql = f"DELETE FROM {table} WHERE user_id = :user"
             rows[table] = await tx.run(sql, user=user_id)
-        await tx.run("DELETE FROM feeds WHERE user_id = :user", user=user_id)
+        # A thread that was begun meanwhile keeps its feed, which its step has locked until it is
+        # committed: a statement that waits for the lock would not see the thread.
+        await tx.all("SELECT 1 AS yes FROM feeds WHERE user_id = :user FOR UPDATE", user=user_id)
+        sql = (
+            "DELETE FROM feeds WHERE user_id = :user "
+            "AND NOT EXISTS (SELECT 1 FROM threads WHERE user_id = :user)"
+        )
+        await tx.run(sql, user=user_id)
         await tx.forget_user(user_id)
         # Not deleted: a server without any key lets every caller in.
         sql = (
