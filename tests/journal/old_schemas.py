@@ -2,8 +2,9 @@
 
 # ruff: noqa: S608 - all of it is written here
 
-# Before browsers were notified, and before users had feeds.
+# Before live timers had an index, browsers were notified, and users had feeds.
 _WITHOUT_FEEDS = """
+DROP INDEX timers_alive;
 DROP TABLE push_subscriptions;
 DROP TABLE push_keys;
 DROP TABLE feeds;

@@ -413,6 +413,21 @@ async def test_an_agents_batch_is_found_by_an_index(address: str, spy: Spy, chat
     assert_found_by("messages_by_batch", plan_of(address, question))
 
 
+async def test_timers_that_ended_are_not_looked_at(address: str, spy: Spy, chat: Chat) -> None:
+    """A thread of years has one for each reply, and a turn costs the same in it as in a new one."""
+    await chat.exchange()
+    spy.taken()
+    await chat.say()
+    await chat.drop("No more.")
+    await chat.journal.removal.list_stored()
+    questions = [asked for asked in spy.taken() if re.search(r"FROM timers|UPDATE timers", asked)]
+    assert len(questions) >= 4
+    for question in questions:
+        plan = "\n".join(plan_of(address, question))
+        assert "timers_alive" in plan
+        assert "timers_by_thread" not in plan
+
+
 async def test_a_users_memories_are_found_by_an_index(address: str, spy: Spy, chat: Chat) -> None:
     """Who takes out or deletes what is one user's does not look at everybody's."""
     spy.taken()
