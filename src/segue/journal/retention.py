@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from segue.core.metadata import BatchType
 from segue.core.retention import KeptBatch
@@ -13,6 +13,8 @@ from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH, read_time, to_json
 from segue.journal.threads import delete_threads, lock_thread
 from segue.journal.tx import Part, Row, Tx, reads, writes
 
+# A turn's webhook repeats what the agent said; `webhook_effects` gives it this key.
+_WEBHOOKS: Final = "turns AS t JOIN effects ON effects.dedupe_key = 'webhook:' || t.id"
 # Batches that a worker processes or will continue, and those that wait for a person.
 _UNFINISHED: Final = """
     EXISTS (SELECT 1 FROM turns AS t WHERE t.thread_id = :thread {turn}
@@ -20,7 +22,11 @@ _UNFINISHED: Final = """
     OR EXISTS (SELECT 1 FROM timers AS t WHERE t.thread_id = :thread {timer}
         AND t.state IN ('pending', 'postponed', 'claimed'))
 """
-_OF_BATCH: Final = _UNFINISHED.format(turn="AND t.batch = m.batch", timer="AND t.batch = m.batch")
+_OF_BATCH: Final = f"""
+    {_UNFINISHED.format(turn="AND t.batch = m.batch", timer="AND t.batch = m.batch")}
+    OR EXISTS (SELECT 1 FROM {_WEBHOOKS} WHERE t.thread_id = :thread AND t.batch = m.batch
+        AND effects.wake_at IS NOT NULL)
+"""
 _BUSY: Final = f"SELECT {_UNFINISHED.format(turn='', timer='AND t.batch IS NOT NULL')} AS is_busy"
 # The type of a batch is that of its first message: a continuation does not relabel it.
 _BATCHES: Final = f"""
@@ -84,9 +90,9 @@ class Removal(Part):
         """Remove whole batches, archived or not, with the nested batches that they asked for.
 
         The thread's newest batch and unfinished ones stay. Title, preview and count follow what is
-        left. Turns, timers, decisions, summaries and memories stay; a person's answer in a turn's
-        payload goes, and so do the prompt, data or text of ended timers that began a removed batch.
-        Call `wipe` after the last call.
+        left. Turns, timers, effects, decisions, summaries and memories stay; a question to a person
+        and the answer go from a turn, and so do the texts of a webhook, and the prompt, data or
+        text of ended timers that began a removed batch. Call `wipe` after the last call.
         """
         thread = await lock_thread(tx, thread_id, alone=True)
         # Checked again: the thread may have new messages since the batches were chosen.
@@ -167,9 +173,17 @@ async def _remove(tx: Tx, thread_id: str, batch: int) -> int:
     # A person's answer to the agent's question is stored with the turn that it resumed.
     of_batch = "FROM turns WHERE thread_id = :thread AND batch = :batch"
     for row in await tx.all(f"SELECT id, payload {of_batch} AND payload LIKE '%answer%'", **place):
-        payload = {k: v for k, v in json.loads(row["payload"]).items() if k != "answer"}
-        sql = "UPDATE turns SET payload = :payload WHERE id = :id"
-        await tx.run(sql, payload=to_json(payload), id=row["id"])
+        payload = {k: v for k, v in _payload_of(row).items() if k != "answer"}
+        await tx.change("turns", row["id"], payload=to_json(payload))
+    sql = "UPDATE turns SET ending = NULL WHERE thread_id = :thread AND batch = :batch"
+    await tx.run(f"""{sql} AND ending LIKE '%"questions"%'""", **place)
+    sql = f"""
+        SELECT effects.id, effects.payload FROM {_WEBHOOKS}
+        WHERE t.thread_id = :thread AND t.batch = :batch
+    """
+    for row in await tx.all(sql, **place):
+        payload = _payload_of(row) | {"messages": []}
+        await tx.change("effects", row["id"], payload=to_json(payload))
     # The key stays, so that a request is still made once.
     sql = (
         "UPDATE timers SET payload = '{}' WHERE thread_id = :thread AND wake_at IS NULL "
@@ -178,6 +192,15 @@ async def _remove(tx: Tx, thread_id: str, batch: int) -> int:
     await tx.run(sql, **place)
     sql = "DELETE FROM messages WHERE thread_id = :thread AND batch = :batch"
     return await tx.run(sql, **place)
+
+
+def _payload_of(row: Row) -> dict[str, Any]:
+    """Empty if it cannot be read: what it holds has to leave as well."""
+    try:
+        payload = json.loads(row["payload"])
+    except ValueError:
+        return {}
+    return payload if isinstance(payload, dict) else {}
 
 
 async def _nested_in(tx: Tx, thread: Thread, batches: Collection[int]) -> list[tuple[str, int]]:

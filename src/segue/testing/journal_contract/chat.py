@@ -202,11 +202,12 @@ class Chat:
         lease = await self.claimed_timer(trigger_type=None, **going_on)
         return await self.fired(lease, continuation_message("more to do"))
 
-    async def ask_back(self, question: str = "Shall I book it?") -> Turn:
+    async def ask_back(self, question: str = "Shall I book it?", **ending: Any) -> Turn:
         """A whole turn that ends with a call that a person has to answer; the turn as it waits."""
         lease = await self.running_reply()
         call = {"name": "book", "args": {}, "id": f"call {lease.turn.id}"}
-        await self.finish(lease, AIMessage(question, tool_calls=[call]), is_waiting=True)
+        asked = AIMessage(question, tool_calls=[call])
+        await self.finish(lease, asked, is_waiting=True, **ending)
         return await self.journal.turns.get(lease.turn.id)
 
     async def answer(self, turn_id: int, answer: Any, **given: Any) -> Turn:

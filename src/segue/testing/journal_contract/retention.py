@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.metadata import BatchType
 from segue.core.snowflake import MAX_ID
 from segue.journal.journal import Journal
-from segue.journal.records import NextTime, TimerKind, TimerState, nested_id
+from segue.journal.records import NewEffect, NextTime, TimerKind, TimerState, nested_id
 from segue.journal.retention import Removed
 from segue.testing.journal_contract.chat import HOUR, Chat, texts
 
@@ -145,8 +145,8 @@ async def test_an_archived_batch_can_be_removed(journal: Journal, chat: Chat) ->
 
 
 async def test_a_persons_answer_goes_with_its_batch(journal: Journal, chat: Chat) -> None:
-    """What was answered is kept with a turn, and is no less a person's words."""
-    waiting = await chat.ask_back()
+    """What was asked and answered is kept with turns, and is no less what was said."""
+    waiting = await chat.ask_back(says={"kind": "question", "questions": {"q": "Which mill?"}})
     turn = await chat.answer(waiting.id, "Secret.")
     booked = ToolMessage("Booked.", tool_call_id=f"call {waiting.id}")
     await chat.finish(await chat.take_turn(), booked, AIMessage("Done."))
@@ -154,6 +154,21 @@ async def test_a_persons_answer_goes_with_its_batch(journal: Journal, chat: Chat
     assert (await chat.turn(turn.id)).payload["answer"] == "Secret."
     await journal.removal.remove_batches("chat", [turn.batch])
     assert "answer" not in (await chat.turn(turn.id)).payload
+    assert (await chat.turn(waiting.id)).ending is None
+
+
+async def test_what_was_delivered_goes_with_its_batch(journal: Journal, chat: Chat) -> None:
+    """A webhook repeats what the agent said; until it is delivered, its batch stays as well."""
+    lease = await chat.running_reply()
+    said = {"event": "reply", "messages": [{"text": "The mill."}]}
+    webhook = NewEffect("webhook", said, f"webhook:{lease.turn.id}")
+    await chat.finish(lease, AIMessage("The mill."), effects=[webhook])
+    await chat.exchange()
+    assert await journal.removal.remove_batches("chat", [lease.turn.batch]) == Removed()
+    await journal.effects.complete(await chat.take_effect(), "200")
+    assert await journal.removal.remove_batches("chat", [lease.turn.batch]) == Removed(1, 2)
+    [kept] = await journal.effects.list_of("chat")
+    assert kept.payload == {"event": "reply", "messages": []}
 
 
 async def test_what_was_requested_is_made_once_however_old_its_batch(
