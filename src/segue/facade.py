@@ -26,7 +26,7 @@ from segue.journal.effects import Effect
 from segue.journal.memories import FoundMemory, Memory
 from segue.journal.records import Accepted, ApiKey, Deleted, Thread, Turn, TurnKind, TurnState
 from segue.journal.stats import WINDOW
-from segue.journal.tables import STATES, SUMMARIES, THREADS, TURNS, Row, Table, Whose, all_rows
+from segue.journal.tables import STATES, SUMMARIES, TURNS, Row, Table
 from segue.runtime.run import visible_replies
 from segue.runtime.thread_service import check_limit
 from segue.settings import Settings
@@ -69,8 +69,7 @@ class Segue(Initiative):
         """Cancel a user's turns and delete their threads, memories and preferences; revoke their
         keys.
         """
-        whose = Whose(user_id=check_text(user_id, "user_id"))
-        threads = [row["id"] async for row in all_rows(self._journal.transfer, THREADS, whose)]
+        threads = await self._journal.threads.list_names(check_text(user_id, "user_id"))
         for thread in threads:
             with suppress(NotFoundError):  # deleted in the meantime
                 await self.cancel(thread)

@@ -20,7 +20,6 @@ from segue.insight.views import Inspector
 from segue.journal.journal import Journal
 from segue.journal.records import ApiKey, Deleted, Summary, Thread
 from segue.journal.stats import OutcomeQuery
-from segue.journal.tables import THREADS, Whose, all_rows
 from segue.migrate import SETTING
 from segue.runtime.clock import Clock, SystemClock
 from segue.runtime.housekeeping import Sweeper, ThreadRemoval, apply_retention
@@ -33,6 +32,8 @@ from segue.stores import checkpoints_of, open_journal
 
 # Longer than any command stores; a crashed command blocks its node for this long.
 _LEASE: Final = timedelta(hours=1)
+# More threads than a user has.
+_ALL: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,12 @@ class OfflineSegue:
 
     async def count_migrated(self, user_id: str) -> int:
         """Threads of a user that came from a migration, which would import them again."""
-        rows = all_rows(self.journal.transfer, THREADS, Whose(user_id=user_id))
-        return sum([SETTING in row["settings"] async for row in rows])
+        threads = await self.journal.threads.list_of(user_id, limit=_ALL, with_nested=True)
+        return sum(SETTING in thread.settings for thread in threads)
+
+    async def count_user(self, user_id: str) -> Deleted:
+        """What `delete_user` would delete now."""
+        return await self.journal.removal.count_user(user_id)
 
     async def delete_user(self, user_id: str) -> Deleted:
         """Delete a user's threads, memories and preferences, and checkpoints that no turn uses."""

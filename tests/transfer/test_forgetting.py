@@ -14,6 +14,7 @@ from segue.journal.memories import NewMemory
 from segue.journal.registry import PushSubscription
 from segue.server.auth import new_key
 from segue.simulate.world import Stage, World
+from tests.journal.stores import change
 from tests.runtime.scenes import Held, lines
 from tests.stories.scenes import PATIENCE, listening
 from tests.stories.test_questions import ask_for_a_table, waiter
@@ -39,6 +40,12 @@ def everything_in(database: str) -> Iterator[tuple[str, Any]]:
         for (name,) in connected.execute(listed).fetchall():
             rows = connected.execute(f"SELECT * FROM {name}".encode())  # noqa: S608 - same
             yield from _values(name, rows)
+
+
+def journal_of(database: str) -> str:
+    """The journal's file or server."""
+    file = Path(database) / "journal.db"
+    return str(file) if file.exists() else database
 
 
 def _values(name: str, rows: Any) -> Iterator[tuple[str, Any]]:
@@ -125,6 +132,20 @@ async def test_the_search_for_what_is_left_would_find_it(stage: Stage) -> None:
         *("api_keys", "push_subscriptions"),
     }
     assert found & CHECKPOINTS
+
+
+async def test_a_user_with_damaged_rows_can_be_deleted(stage: Stage) -> None:
+    """What cannot be read is counted and deleted like the rest."""
+    async with stage.world() as world:
+        thread = (await world.segue.create_thread("ann")).id
+        await world.say(thread, f"My {CANARY} is blue.")
+        damage = "UPDATE threads SET settings = '{'; UPDATE messages SET body = '{'"
+        change(journal_of(stage.database), damage)
+        counted = await world.journal.removal.count_user("ann")
+        deleted = await world.segue.delete_user("ann")
+        assert deleted == counted
+        assert (deleted.rows["threads"], deleted.rows["messages"]) == (1, 2)
+    assert tables_with(stage.database, CANARY) == set()
 
 
 async def test_what_the_agent_does_for_a_deleted_user_comes_to_nothing(stage: Stage) -> None:

@@ -27,7 +27,7 @@ from segue.offline import OfflineSegue, open_offline
 from segue.runtime.clock import SystemClock
 from segue.settings import Settings
 from segue.stores import is_begun, is_there
-from segue.transfer.export import Scope, count_user, export_all, export_user
+from segue.transfer.export import Scope, export_all, export_user
 from segue.transfer.imports import (
     BatchTaken,
     ImportOptions,
@@ -121,7 +121,7 @@ def forget(
 
     async def count(segue: OfflineSegue) -> Deleted:
         await _warn_of_migration(segue, user)
-        return await count_user(segue.journal, user)
+        return await segue.count_user(user)
 
     async def delete(segue: OfflineSegue) -> Deleted:
         if yes:

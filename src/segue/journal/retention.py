@@ -10,6 +10,7 @@ from segue.core.retention import KeptBatch
 from segue.core.text import one_line
 from segue.journal.records import NESTING, Deleted, Thread
 from segue.journal.rows import PREVIEW_LENGTH, TITLE_LENGTH, read_time, to_json
+from segue.journal.tables import OF_THREAD
 from segue.journal.threads import delete_threads, lock_thread
 from segue.journal.tx import Part, Row, Tx, reads, writes
 
@@ -44,6 +45,7 @@ _NESTED: Final = """
     WHERE threads.user_id = :user AND substr(threads.id, 1, length(:prefix)) = :prefix
     AND m.parent_batch IS NOT NULL
 """
+_OF_USER: Final = ("memories", "users", "push_subscriptions")
 _SEEN: Final = "FROM messages WHERE thread_id = :thread AND visible = true"
 
 
@@ -112,6 +114,18 @@ class Removal(Part):
         """
         await self.db.wipe()
 
+    @reads
+    async def count_user(self, tx: Tx, user_id: str) -> Deleted:
+        """What `delete_user` would delete now."""
+        of_thread = "thread_id IN (SELECT id FROM threads WHERE user_id = :user)"
+        conditions = {table.name: of_thread for table in OF_THREAD}
+        conditions |= dict.fromkeys(("threads", *_OF_USER, "api_keys"), "user_id = :user")
+        rows = {}
+        for table, condition in conditions.items():
+            sql = f"SELECT count(*) AS count FROM {table} WHERE {condition}"
+            rows[table] = int((await tx.get(sql, user=user_id))["count"])
+        return Deleted(rows)
+
     async def delete_user(self, user_id: str) -> Deleted:
         """Delete a user's threads, memories, preferences and push subscriptions; the user's API
         keys are emptied.
@@ -128,7 +142,7 @@ class Removal(Part):
         )
         locked = await tx.all(sql, user=user_id)
         rows = await delete_threads(tx, [row["id"] for row in locked])
-        for table in ("memories", "users", "push_subscriptions"):
+        for table in _OF_USER:
             sql = f"DELETE FROM {table} WHERE user_id = :user"
             rows[table] = await tx.run(sql, user=user_id)
         # A thread that was begun meanwhile keeps its feed, which its step has locked until it is

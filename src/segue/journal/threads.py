@@ -21,9 +21,9 @@ from segue.journal.records import (
     ThreadPlace,
 )
 from segue.journal.rows import aware, merge_settings, readable, to_json
+from segue.journal.tables import OF_THREAD
 from segue.journal.tx import Part, Row, Statement, Tx, insertion, reads, single_read, writes
 
-_OWNED: Final = ("messages", "turns", "timers", "effects", "decisions", "summaries", "states")
 _NEWEST_FIRST: Final = " ORDER BY updated_at DESC, id DESC LIMIT :limit"
 _LOCK: Final = """
     SELECT threads.*, feeds.last_position AS feed_position, NOTIFY(threads.id, threads.user_id)
@@ -99,6 +99,12 @@ class Threads(Part):
             sql += " AND strpos(id, :nesting) = 0"
             values["nesting"] = NESTING
         return [*map(Thread.of, await tx.all(sql + _NEWEST_FIRST, **values))]
+
+    @single_read
+    async def list_names(self, tx: Tx, user_id: str) -> list[str]:
+        """The ids of all threads of a user, nested ones too, in their order."""
+        sql = "SELECT id FROM threads WHERE user_id = :user ORDER BY id"
+        return [row["id"] for row in await tx.all(sql, user=user_id)]
 
     @single_read
     async def list_newest(self, tx: Tx, *, limit: int = 50) -> list[Thread]:
@@ -196,9 +202,9 @@ class Threads(Part):
 async def delete_threads(tx: Tx, threads: list[str]) -> dict[str, int]:
     """Delete threads with all their rows; the number of deleted rows by table."""
     rows = {}
-    for table in _OWNED:
-        sql = f"DELETE FROM {table} WHERE thread_id = ANY(:threads)"
-        rows[table] = await tx.run(sql, threads=threads)
+    for table in OF_THREAD:
+        sql = f"DELETE FROM {table.name} WHERE thread_id = ANY(:threads)"
+        rows[table.name] = await tx.run(sql, threads=threads)
     rows["threads"] = await tx.run("DELETE FROM threads WHERE id = ANY(:ids)", ids=threads)
     return rows
 

@@ -15,7 +15,7 @@ from segue.core.snowflake import time_of, to_text
 from segue.core.text import exact_json
 from segue.errors import NotFoundError
 from segue.journal.journal import Journal
-from segue.journal.records import NESTING, Deleted, Page
+from segue.journal.records import NESTING, Page
 from segue.journal.registry import PushSubscription
 from segue.journal.tables import (
     ALL,
@@ -32,25 +32,6 @@ from segue.journal.tables import (
     at_rest,
 )
 from segue.transfer.lines import ExportWriter, to_id, to_time
-
-
-async def count_user(journal: Journal, user_id: str) -> Deleted:
-    """The counts that `Journal.delete_user` would delete now. Nothing is changed."""
-    rows = {table.name: 0 for table in (THREADS, *OF_THREAD, MEMORIES, USERS)}
-    whose = Whose(user_id=user_id)
-    async with journal.transfer.snapshot() as stored:
-        async for thread in all_rows(stored, THREADS, whose):
-            rows[THREADS.name] += 1
-            for table in OF_THREAD:
-                async for _ in all_rows(stored, table, Whose(thread_id=thread["id"])):
-                    rows[table.name] += 1
-        for table in (MEMORIES, USERS):
-            async for _ in all_rows(stored, table, whose):
-                rows[table.name] += 1
-    rows["push_subscriptions"] = len(await journal.push.list_of(user_id))
-    rows["api_keys"] = sum(key.user_id == user_id for key in await journal.keys.list_all())
-    return Deleted(rows)
-
 
 _PAGE = 200
 
