@@ -197,13 +197,16 @@ SELECT agent_id, trigger_type, variant, outcome, gate, is_over, count(*) AS coun
     avg(CASE WHEN place IN ((total + 1) / 2, (total + 2) / 2) THEN latency END) AS latency
 FROM ranked
 GROUP BY agent_id, trigger_type, variant, outcome, gate, is_over"""
-# Only moments whose window is over: otherwise users who write at once would count for more.
+# Only moments whose window is over: otherwise users who write at once would count for more. And
+# only what silence brings: what was requested is never held out.
 _ARMS: Final = f"""
 WITH {_FIRED}, {_ENDED}, moments AS (
     SELECT fired.agent_id, fired.trigger_type, fired.variant, fired.thread_id, moment, wrote_at
     FROM fired LEFT JOIN decisions AS second ON second.id = fired.second_id
     WHERE fired.consecutive = '0' AND fired.variant IS NOT NULL
         AND coalesce(second.outcome, '') <> 'postpone' AND :now - moment > :window
+        AND NOT EXISTS (SELECT 1 FROM timers WHERE timers.turn_id = fired.id
+            AND (timers.key IS NOT NULL OR timers.kind <> 'follow_up'))
     UNION ALL
     SELECT agent_id, trigger_type, NULL, thread_id, moment, wrote_at FROM ended
     WHERE state = 'suppressed' AND held_out AND consecutive = '0' AND :now - moment > :window
@@ -264,6 +267,7 @@ class Stats(Part):
         than to stop follow-ups.
 
         A moment with a sent follow-up counts regardless of its outcome; its window must be over.
+        Only follow-ups that a decider planned have arms.
         """
         return sorted(map(ArmCount.of, await tx.all(_ARMS, **asdict(query))), key=str)
 

@@ -322,6 +322,23 @@ async def test_only_the_first_moment_in_a_row_is_compared(journal: Journal, chat
     assert (arm.variant, arm.wrote) == ("warm", 0.5)
 
 
+@pytest.mark.parametrize("kind", [TimerKind.FOLLOW_UP, TimerKind.EVENT])
+async def test_what_was_requested_is_compared_with_nothing(
+    journal: Journal, chat: Chat, kind: TimerKind
+) -> None:
+    """It is never held out, also where the thread is."""
+    await hold_out(chat)
+    lease = await chat.claimed_timer(kind=kind, key="program:a")
+    said = replace(gates(chat, variant="default"), timer_id=lease.timer.id)
+    await chat.fired(lease, decisions=[said])
+    turn = await chat.take_turn()
+    await chat.show(turn)
+    await chat.finish(turn, AIMessage("Still there?"))
+    assert await journal.stats.count_arms(query(chat, WEEK)) == [
+        ArmCount("guide", "check_in", None, 1, 0.0)
+    ]
+
+
 async def test_moments_are_compared_when_their_window_is_over(journal: Journal, chat: Chat) -> None:
     """Else those who write at once would count, and those who stay silent not yet."""
     await speak(chat)
