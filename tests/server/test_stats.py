@@ -75,7 +75,7 @@ async def test_what_is_counted_can_be_chosen(sqlite_stage: Stage) -> None:
         found = await site.get(STATS, params={"window": "60"})
         assert sum(row["replied"] for row in found["outcomes"]) == 0
         for wrong in (
-            {"trigger": "birthday"},
+            {"trigger": "Birthday!"},
             {"window": "0"},
             {"since": "2027-01-15T08:00:00"},
             {"since": began.isoformat(), "until": began.isoformat()},

@@ -304,12 +304,22 @@ async def test_agents_triggers_and_times_can_be_asked_for(stage: Stage) -> None:
         assert said(await segue.stats(since=began + HOUR)) == []
         assert said(await segue.stats(until=began)) == []
         with pytest.raises(UnknownTrigger):
-            await segue.stats(trigger="birthday")
+            await segue.stats(trigger="Birthday!")
         for wrong in ({"since": began, "until": began}, {"window": timedelta(0)}):
             with pytest.raises(UsageError):
                 await segue.stats(**wrong)
         with pytest.raises(UsageError, match="time zone"):
             await segue.stats(since=began.replace(tzinfo=None))
+
+
+async def test_a_trigger_of_ones_own_can_be_asked_for(stage: Stage) -> None:
+    """By the name under which the table has it, also if the settings do not have it any more."""
+    async with stage.world(once(), models={"guide": model_of()}) as world:
+        thread = await new_thread(world)
+        await arm(world, thread, world.clock.now(), "birthday")
+        await world.pass_time(HOUR)
+        [row] = (await world.segue.stats(trigger="birthday")).outcomes
+        assert (row.trigger, row.total) == ("birthday", 1)
 
 
 async def test_no_word_of_a_trigger_is_counted(stage: Stage) -> None:

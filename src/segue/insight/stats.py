@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, Final, Self
 
 from segue.core.autonomy.local_time import as_utc
-from segue.core.triggers import parse_trigger
+from segue.core.triggers import check_trigger_name
 from segue.errors import UsageError
 from segue.journal.journal import Journal
 from segue.journal.stats import (
@@ -186,7 +186,7 @@ def build_query(
         until=until,
         window=window,
         agent_id=agent,
-        trigger_type=None if trigger is None else parse_trigger(trigger).value,
+        trigger_type=None if trigger is None else check_trigger_name(trigger),
     )
 
 

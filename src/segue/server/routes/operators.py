@@ -9,7 +9,6 @@ from starlette.requests import Request
 
 from segue.core.snowflake import parse
 from segue.core.text import exact_json
-from segue.core.triggers import TriggerType
 from segue.errors import UsageError
 from segue.server.access import SegueDep
 from segue.server.middleware import authenticated_router
@@ -155,6 +154,7 @@ async def simulate(simulator: SimulatorDep, asked: SimulationIn) -> Json:
 
 Time = Annotated[AwareDatetime | None, Query()]
 _A_DAY = 86_400.0
+Trigger = Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]{0,63}$")]
 Window = Annotated[float, Query(gt=0, le=366 * 86_400, description="In seconds.")]
 
 
@@ -164,7 +164,7 @@ async def get_stats(
     since: Time = None,
     until: Time = None,
     agent: str | None = None,
-    trigger: TriggerType | None = None,
+    trigger: Trigger = None,
     window: Window = _A_DAY,
 ) -> Json:
     """Outcomes of follow-ups by agent, trigger and variant, and variants against the hold-out."""
