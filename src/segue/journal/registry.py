@@ -27,7 +27,8 @@ _MOVE = (
 )
 _OLDEST = """
     DELETE FROM push_subscriptions WHERE user_id = :user AND id <> :kept AND id NOT IN (
-        SELECT id FROM push_subscriptions WHERE user_id = :user ORDER BY id DESC LIMIT :limit)
+        SELECT id FROM push_subscriptions WHERE user_id = :user AND id <> :kept
+        ORDER BY id DESC LIMIT :others)
 """
 
 
@@ -142,7 +143,7 @@ class Push(Part):
         A user keeps the newest `limit` ones, this one among them.
         """
         [row] = await tx.together(insertion("push_subscriptions", _MOVE, **values_of(new)))
-        await tx.run(_OLDEST, user=new.user_id, kept=row["id"], limit=limit)
+        await tx.run(_OLDEST, user=new.user_id, kept=row["id"], others=limit - 1)
         return PushSubscription.of(row)
 
     @single_read

@@ -255,7 +255,7 @@ async def test_the_oldest_browsers_make_room(journal: Journal, ids: SnowflakeSou
     made = [await journal.push.subscribe(browser(ids, f"b-{n}"), limit=2) for n in range(4)]
     assert await journal.push.list_of(USER) == made[2:]
     again = await journal.push.subscribe(browser(ids, "b-2"), limit=1)
-    assert again in await journal.push.list_of(USER)
+    assert await journal.push.list_of(USER) == [again]
     assert await journal.push.list_of("bob") == [others]
 
 
