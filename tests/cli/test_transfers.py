@@ -15,6 +15,7 @@ from tests.cli.conftest import Play, Segue
 from tests.journal.stores import ask, change
 from tests.transfer.files import Lines, sealed
 from tests.transfer.tales import CANARY, EVERYTHING, Tale
+from tests.transfer.test_forgetting import journal_of
 
 
 async def tell(database: str) -> None:
@@ -189,7 +190,7 @@ def test_counts_are_told_in_the_right_number(segue: Segue, told: str) -> None:
 def test_how_much_would_be_deleted_is_told_before(segue: Segue, told: str) -> None:
     """The question and a trial say what is deleted then; a trial deletes nothing."""
     damage = "UPDATE threads SET settings = '{' WHERE id = 'blue'"  # it is counted all the same
-    change(f"{told}/journal.db", damage)
+    change(journal_of(told), damage)
     tried = segue("forget", "ada", "--dry-run", "--json", "--database", told)
     asked = segue("forget", "ada", "--database", told)
     in_words = segue("forget", "ada", "--dry-run", "--database", told)

@@ -1,7 +1,7 @@
 """What is special about a PostgreSQL that processes share: locks, and words between them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 
 import pytest
@@ -11,7 +11,6 @@ from segue.core.messages import synthetic_message
 from segue.errors import BackendError, ConflictError
 from segue.journal import postgres
 from segue.journal.postgres import Listeners, PostgresJournal, database
-from segue.journal.postgres.tx import NAME_LOCK
 from segue.journal.records import Hint, Turn
 from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 PATIENCE = 60.0
 THIS_THREAD = "SELECT * FROM threads WHERE id = 'chat' FOR UPDATE"
-THE_USER = f"SELECT pg_advisory_xact_lock({NAME_LOCK}, hashtext('user {USER}'))"
+THE_FEED = "SELECT * FROM feeds FOR UPDATE"
 LISTENING = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
 
 
@@ -54,10 +53,10 @@ async def opened(dsn: str, pool_size: int = 4) -> AsyncIterator[PostgresJournal]
     await journal.close()
 
 
-async def fire_counted(chat: Chat, other: Chat) -> list[Turn | BaseException | None]:
-    """Fire a follow-up in each thread at once, each on what was counted before both."""
+async def counted_fires(*chats: Chat) -> list[Coroutine[None, None, Turn | None]]:
+    """Steps that fire a follow-up in each thread, each on what was counted before all of them."""
     steps = []
-    for own in (chat, other):
+    for own in chats:
         counted = await own.journal.timers.count_follow_ups(own.thread_id, day_began=START)
         await own.arm()
         lease = await own.take_timer()
@@ -65,7 +64,7 @@ async def fire_counted(chat: Chat, other: Chat) -> list[Turn | BaseException | N
         steps.append(
             own.journal.timers.fire(lease, message, ids=own.ids, now=START, counted=counted)
         )
-    return await asyncio.gather(*steps, return_exceptions=True)
+    return steps
 
 
 async def test_of_two_follow_ups_on_one_count_one_gets_through(
@@ -73,15 +72,16 @@ async def test_of_two_follow_ups_on_one_count_one_gets_through(
 ) -> None:
     """Two processes that fire timers of two threads of a user cannot both be within the limit."""
     other = await Chat(elsewhere, ticking_ids(node=2), START, "second").begin()
-    with holding(dsn, THE_USER) as blocker:
-        firing = asyncio.create_task(fire_counted(chat, other))
+    steps = await counted_fires(chat, other)
+    with holding(dsn, THE_FEED) as blocker:
+        firing = asyncio.gather(*steps, return_exceptions=True)
         await until(dsn, "count(*) = 2 FROM pg_locks WHERE NOT granted")
         blocker.rollback()
         results = await firing
     fired = [result for result in results if isinstance(result, Turn)]
     [refused] = [result for result in results if isinstance(result, ConflictError)]
     assert len(fired) == 1
-    assert "got a follow-up" in str(refused)
+    assert "got another follow-up" in str(refused)
     assert ask(dsn, "SELECT count(*) FROM turns") == [(1,)]
 
 
@@ -89,7 +89,7 @@ async def test_users_do_not_wait_for_each_other(chat: Chat, elsewhere: PostgresJ
     """Follow-ups of two users are counted apart, and fire at once."""
     grace = Chat(elsewhere, ticking_ids(node=2), START, "second")
     other = await grace.begin(user_id="grace")
-    results = await fire_counted(chat, other)
+    results = await asyncio.gather(*await counted_fires(chat, other))
     assert [type(result) for result in results] == [Turn, Turn]
 
 

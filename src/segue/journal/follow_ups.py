@@ -141,12 +141,9 @@ async def count_follow_ups(
 
 
 async def check_counts(tx: Tx, thread: Thread, counted: FollowUpCounts) -> None:
-    """Raise if the user got a follow-up since `counted`; if not, none comes until the commit.
-
-    A user's threads have their own locks, so the user is locked too, always after the thread; by a
-    statement of its own: one that waits for the lock would not see what it waited for.
+    """Raise if the user got a follow-up since `counted`; if not, none comes until the commit: the
+    feed is locked with the thread, for all threads of the user.
     """
-    await tx.lock(f"user {thread.user_id}")
     if counted != await count_follow_ups(tx, thread.id, counted.day_began, counted.leaving_out):
         raise ConflictError(
             f"The user of thread {thread.id!r} got another follow-up after they were counted; "
