@@ -109,6 +109,20 @@ async def test_a_thread_that_is_begun_while_its_user_is_deleted_can_be_written_t
     assert {event.thread_id for event in page.events} == {"late"}
 
 
+async def test_wishes_with_a_reason_wait_for_the_thread_first(dsn: str, chat: Chat) -> None:
+    """A message that changes them holds the thread, and would wait for the user in a deadlock."""
+    users = chat.journal.users
+    await users.update_settings(USER, {"muted": False}, now=START)
+    with holding(dsn, THIS_THREAD) as blocker:
+        changing = asyncio.create_task(
+            users.update_settings(USER, {"muted": True}, now=START, decisions=[chat.decision()])
+        )
+        await until(dsn, "count(*) = 1 FROM pg_locks WHERE NOT granted")
+        blocker.execute("SELECT * FROM users FOR UPDATE NOWAIT")
+        blocker.rollback()
+        assert await changing == {"muted": True}
+
+
 async def test_a_partial_text_waits_for_nobody(dsn: str, chat: Chat) -> None:
     """While another step holds the thread, the text so far goes on reaching listeners."""
     await chat.say()

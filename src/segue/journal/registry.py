@@ -57,10 +57,11 @@ class Users(Part):
         With `reconsider_at`, the user's postponed follow-ups can be claimed from then on.
         `decisions` say why, and are recorded in the same step.
         """
-        merged = await merge_user_settings(tx, user_id, settings, now)
+        # First, since a decision locks its thread, and threads are locked before their user.
         for decision in decisions:
             await thread_of(tx, decision.thread_id)
         await record_decisions(tx, decisions)
+        merged = await merge_user_settings(tx, user_id, settings, now)
         if reconsider_at is not None:
             await reconsider_of_user(tx, user_id, reconsider_at)
         return merged
