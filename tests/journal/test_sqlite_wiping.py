@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
+from segue.errors import BackendError
 from segue.journal.memories import NewMemory
 from segue.journal.sqlite import SqliteJournal, database
 from segue.journal.tables import THREADS
@@ -79,9 +80,9 @@ async def test_the_index_of_all_users_is_merged_a_few_times_a_minute(
     merges: list[object] = []
     merge = journal.db._merge_index
 
-    async def counted() -> None:
+    async def counted() -> bool:
         merges.append(None)
-        await merge()
+        return await merge()
 
     monkeypatch.setattr(journal.db, "_merge_index", counted)
     for number in range(8):
@@ -90,6 +91,33 @@ async def test_the_index_of_all_users_is_merged_a_few_times_a_minute(
     assert len(merges) == 5
     await journal.close()
     assert len(merges) == 6
+    assert files_with(tmp_path) == []
+
+
+@pytest.mark.parametrize("part", ["_merge_index", "_empty_log"])
+async def test_a_deletion_whose_traces_cannot_be_wiped_yet_is_done(
+    journal: SqliteJournal,
+    chat: Chat,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    """The caller is not told that nothing was written; the file is wiped as soon as it can be."""
+    monkeypatch.setattr(database, "_MERGE_SECONDS", 0.01)
+    monkeypatch.setattr(database, "_FOLD_AGAIN_SECONDS", 0.01)
+    work, failures = getattr(journal.db, part), iter(range(2))
+
+    async def refused() -> bool:
+        if next(failures, None) is not None:
+            raise BackendError("The disk is full.")
+        return bool(await work())
+
+    monkeypatch.setattr(journal.db, part, refused)
+    await whisper(await chat.another("secret"))
+    assert (await journal.threads.delete("secret")).rows["threads"] == 1
+    while waiting := journal.db._merging or journal.db._folding:
+        await waiting
+    assert next(failures, None) is None
     assert files_with(tmp_path) == []
 
 

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from contextvars import copy_context
@@ -107,7 +107,7 @@ class Database:
         if self._merging is not None and self.is_open:
             self._merging.cancel()
             await asyncio.gather(self._merging, return_exceptions=True)
-            await self._merge_index()
+            await self._tidy(self._merge_index)
         self.is_open = False
         self._closed.set()
         if at_work := [task for task in (self._writing, self._folding) if task is not None]:
@@ -159,25 +159,36 @@ class Database:
         """Remove what earlier transactions deleted from the full-text index and from the log.
 
         From the index at once, or within a minute if it was merged often in the last minute: each
-        merge costs time and writes for all that is stored.
+        merge costs time and writes for all that is stored. What the file refuses is tried again:
+        the deletion itself is committed.
         """
+        self._refuse_closed()
         if self._merging is None:
             is_often = len(self._merged_at) == _MERGES
             now = asyncio.get_running_loop().time()
-            if is_often and (wait := self._merged_at[0] + _MERGE_SECONDS - now) > 0:
+            wait = self._merged_at[0] + _MERGE_SECONDS - now if is_often else 0.0
+            if wait <= 0 and not await self._tidy(self._merge_index):
+                wait = _MERGE_SECONDS
+            if wait > 0 and self._merging is None:
                 self._merging = asyncio.create_task(self._merge_later(wait))
-            else:
-                await self._merge_index()
         await self.wipe_log()
 
     async def _merge_later(self, wait: float) -> None:
         await asyncio.sleep(wait)
         self._merging = None  # what is deleted from now on needs the next merge
-        with suppress(BackendError):  # the next deletion merges again
-            await self._merge_index()
-            await self.wipe_log()
+        with suppress(BackendError):  # closed in the meantime
+            await self.wipe()
 
-    async def _merge_index(self) -> None:
+    async def _tidy(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether work on what was deleted is over: done, or the journal is closed."""
+        try:
+            return await work()
+        except BackendError as error:
+            if self.is_open:
+                logger.warning("What was deleted is wiped later: %s", error)
+            return not self.is_open
+
+    async def _merge_index(self) -> bool:
         """A merge that is under way ends first, then all parts are merged. New parts that others
         add meanwhile do not prolong it.
         """
@@ -186,21 +197,26 @@ class Database:
         for _ in range(most):
             if not await self.write(_merge_index):
                 break
+        return True
 
     async def wipe_log(self) -> None:
         """Write the log back into the file and empty it, so that neither holds what was deleted.
 
         If a reader needs the log for long, such as an export, that is done as soon as it ends.
         """
-        if not await self._run(self._writer, self._fold_log) and self._folding is None:
-            logger.warning("A reader holds the log of %s; it is emptied later.", self.path)
+        self._refuse_closed()
+        if not await self._tidy(self._empty_log) and self._folding is None:
+            logger.warning("The log of %s is in use; it is emptied later.", self.path)
             self._folding = asyncio.create_task(self._fold_later())
 
     async def _fold_later(self) -> None:
         while not await self.closes_within(_FOLD_AGAIN_SECONDS):
-            if await self._run(self._writer, self._fold_log):
+            if await self._tidy(self._empty_log):
                 break
         self._folding = None
+
+    async def _empty_log(self) -> bool:
+        return await self._run(self._writer, self._fold_log)
 
     async def run_reading(self, work: Callable[[], T]) -> T:
         """Run work that brings its own connection in a reader's thread."""
