@@ -11,7 +11,7 @@ from segue.core.messages import synthetic_message
 from segue.errors import BackendError, ConflictError
 from segue.journal import postgres
 from segue.journal.postgres import Listeners, PostgresJournal, database
-from segue.journal.records import Hint, Turn
+from segue.journal.records import Hint, Turn, nested_id
 from segue.testing.journal_contract.chat import LEASE, USER, Chat, texts
 from segue.testing.journal_contract.fixtures import START, anyio_backend, ticking_ids
 from segue.testing.postgres import PostgresServer
@@ -107,6 +107,23 @@ async def test_a_thread_that_is_begun_while_its_user_is_deleted_can_be_written_t
     assert (await late.say()).is_new
     page = await elsewhere.feed.read_user(USER)
     assert {event.thread_id for event in page.events} == {"late"}
+
+
+async def test_retention_waits_for_a_thread_in_which_agents_ask(dsn: str, chat: Chat) -> None:
+    """Its entry follows what is there once nobody else writes to it."""
+    asking = await chat.exchange()
+    await chat.exchange()
+    clerk = await chat.another(nested_id("chat", "clerk"), agent_id="clerk")
+    for parent in (asking, None):
+        await clerk.say(parent_batch=parent, source_agent_id="guide")
+        await clerk.reply()
+    with holding(dsn, "SELECT * FROM threads WHERE id = 'chat/clerk' FOR UPDATE") as blocker:
+        removing = asyncio.create_task(chat.journal.removal.remove_batches("chat", [asking]))
+        await until(dsn, "count(*) = 1 FROM pg_locks WHERE NOT granted")
+        blocker.execute("UPDATE messages SET visible = false WHERE role = 'ai'")
+        blocker.commit()
+        await removing
+    assert (await clerk.thread()).message_count == 1
 
 
 async def test_wishes_with_a_reason_wait_for_the_thread_first(dsn: str, chat: Chat) -> None:

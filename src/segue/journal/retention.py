@@ -103,6 +103,8 @@ class Removal(Part):
         chosen = sorted(removable & set(batches))
         gone = [(thread_id, batch) for batch in chosen]
         gone += await _nested_in(tx, thread, chosen)
+        for name in sorted({name for name, _ in gone} - {thread_id}):
+            await lock_thread(tx, name, alone=True)
         messages = sum([await _remove(tx, name, batch) for name, batch in gone])
         for changed in sorted({name for name, _ in gone}):
             await _follow_in_thread(tx, changed)
