@@ -101,6 +101,8 @@ async def test_a_snooze_while_the_model_thinks_is_waited_out(stage: Stage) -> No
         await world.pass_time(days=1)
         assert await world.heard(thread) == ["Where is Oslo?", TOLD, "Back again?"]
         assert await sent_at(world, thread) == [ends]
+        [timer] = await world.segue.inspector.list_timers(thread, limit=5)
+        assert timer["became"] == "sent"
 
 
 async def test_a_user_who_begins_to_type_is_not_interrupted(stage: Stage) -> None:

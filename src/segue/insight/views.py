@@ -29,6 +29,7 @@ from segue.journal.records import (
     StateValue,
     Thread,
     Timer,
+    TimerKind,
     TimerState,
     Turn,
     TurnState,
@@ -47,8 +48,6 @@ _SHOWN: Final = 100
 _STATE_SHOWN: Final = 500
 # Of batches without a turn, such as imported ones, the newest are listed, up to this size.
 _WINDOW_TOKENS: Final = 100_000
-# More than the decisions that one timer has.
-_DECISIONS: Final = 10
 _WAITING: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED})
 _ENDS: Final = {
     TurnState.QUEUED: "under way",
@@ -196,15 +195,11 @@ class Inspector:
 
     async def list_timers(self, thread_id: str, *, limit: int) -> list[Json]:
         """A thread's timers, newest first, and whether a fired one was sent."""
-        timers = await self.journal.timers.list_of(thread_id, limit=limit)
-        decisions = await self.journal.decisions.list_of(thread_id, limit=limit * _DECISIONS)
-        # The gates' decision knows which turn a timer led to.
-        led_to = {d.timer_id: d.turn_id for d in decisions if d.timer_id and d.turn_id}
         return [
-            _timer(timer, await _turn(self.journal, led_to.get(timer.id)))
+            _timer(timer, await _turn(self.journal, timer))
             if timer.state is TimerState.FIRED
             else _timer(timer) | {"expected": await self._foresee(timer)}
-            for timer in timers
+            for timer in await self.journal.timers.list_of(thread_id, limit=limit)
         ]
 
     async def _foresee(self, timer: Timer) -> Json | None:
@@ -326,11 +321,13 @@ def _timer(timer: Timer, turn: Turn | None = None) -> Json:
     }
 
 
-async def _turn(journal: Journal, turn_id: int | None) -> Turn | None:
-    try:
-        return None if turn_id is None else await journal.turns.get(turn_id)
-    except NotFoundError:
+async def _turn(journal: Journal, timer: Timer) -> Turn | None:
+    """The turn that a fired timer queued last; a continuation is no message of its own."""
+    if timer.turn_id is None or timer.kind is TimerKind.CONTINUATION:
         return None
+    with suppress(NotFoundError):
+        return await journal.turns.get(timer.turn_id)
+    return None
 
 
 def _json(value: Any) -> Json:
