@@ -9,6 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from segue.core.messages import synthetic_message
 from segue.errors import BackendError, ConflictError
+from segue.insight.stats import build_query, stats
 from segue.journal import postgres
 from segue.journal.postgres import Listeners, PostgresJournal, database
 from segue.journal.records import Hint, Turn, nested_id
@@ -170,6 +171,18 @@ async def test_writers_of_a_held_thread_do_not_stop_all_others(
                 assert "lock_timeout. Nothing was written" in str(refused)
         assert texts(await chat.messages()) == []
         assert (await chat.say()).is_new
+
+
+async def test_counting_outcomes_leaves_connections_to_users(dsn: str) -> None:
+    """However long it takes, it uses one at a time."""
+    async with opened(dsn, pool_size=2) as journal:
+        await Chat(journal, ticking_ids(), START).begin()
+        with holding(dsn, "LOCK TABLE turns IN ACCESS EXCLUSIVE MODE"):
+            counting = asyncio.create_task(stats(journal, build_query(START)))
+            await until(dsn, "count(*) > 0 FROM pg_locks WHERE NOT granted")
+            assert await journal.users.get_settings(USER) == {}
+            assert not counting.done()
+        assert (await counting).outcomes == ()
 
 
 async def test_what_one_process_writes_another_hears(

@@ -3,7 +3,6 @@
 Built from the journal's counts. Names and numbers only: no message text and no prompt.
 """
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -192,22 +191,17 @@ def build_query(
 
 async def stats(journal: Journal, query: OutcomeQuery) -> Stats:
     """The outcomes of follow-ups, as known at `query.now`."""
-    counts, arms, searches, unmarked, reminders = await asyncio.gather(
-        journal.stats.count_outcomes(query),
-        journal.stats.count_arms(query),
-        journal.stats.count_searches(query),
-        journal.stats.count_unmarked(query),
-        journal.stats.count_reminders(query),
-    )
+    counts = journal.stats
+    # One after the other: at once they would take connections that users wait for.
     return Stats(
         None if query.since == _EARLIEST else query.since,
         query.until,
         query.window,
-        tuple(_outcomes(counts)),
-        tuple(_arms(arms)),
-        _searches(searches),
-        unmarked,
-        reminders,
+        tuple(_outcomes(await counts.count_outcomes(query))),
+        tuple(_arms(await counts.count_arms(query))),
+        _searches(await counts.count_searches(query)),
+        await counts.count_unmarked(query),
+        await counts.count_reminders(query),
     )
 
 
