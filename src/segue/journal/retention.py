@@ -100,14 +100,14 @@ class Removal(Part):
         # Checked again: the thread may have new messages since the batches were chosen.
         stored = await _batches_of(tx, thread_id)
         removable = {batch.id for batch in stored[:-1] if not batch.is_unfinished}
-        chosen = sorted(removable & set(batches))
-        gone = [(thread_id, batch) for batch in chosen]
-        gone += await _nested_in(tx, thread, chosen)
-        for name in sorted({name for name, _ in gone} - {thread_id}):
+        if not (chosen := sorted(removable & set(batches))):
+            return Removed()
+        gone = {thread_id: chosen, **await _nested_in(tx, thread, chosen)}
+        messages = 0
+        for name, removed in sorted(gone.items()):
             await lock_thread(tx, name, alone=True)
-        messages = sum([await _remove(tx, name, batch) for name, batch in gone])
-        for changed in sorted({name for name, _ in gone}):
-            await _follow_in_thread(tx, changed)
+            messages += await _remove(tx, name, removed)
+            await _follow_in_thread(tx, name)
         return Removed(len(chosen), messages)
 
     async def wipe(self) -> None:
@@ -184,18 +184,20 @@ def _to_kept(row: Row) -> KeptBatch:
     )
 
 
-async def _remove(tx: Tx, thread_id: str, batch: int) -> int:
-    place = {"thread": thread_id, "batch": batch}
+async def _remove(tx: Tx, thread_id: str, batches: Sequence[int]) -> int:
+    """Returns the number of messages."""
+    place = {"thread": thread_id, "batches": batches}
     # A person's answer to the agent's question is stored with the turn that it resumed.
-    of_batch = "FROM turns WHERE thread_id = :thread AND batch = :batch"
-    for row in await tx.all(f"SELECT id, payload {of_batch} AND payload LIKE '%answer%'", **place):
+    of_batches = "WHERE thread_id = :thread AND batch = ANY(:batches)"
+    sql = f"SELECT id, payload FROM turns {of_batches} AND payload LIKE '%answer%'"
+    for row in await tx.all(sql, **place):
         payload = {k: v for k, v in _payload_of(row).items() if k != "answer"}
         await tx.change("turns", row["id"], payload=to_json(payload))
-    sql = "UPDATE turns SET ending = NULL WHERE thread_id = :thread AND batch = :batch"
-    await tx.run(f"""{sql} AND ending LIKE '%"questions"%'""", **place)
+    sql = f"""UPDATE turns SET ending = NULL {of_batches} AND ending LIKE '%"questions"%'"""
+    await tx.run(sql, **place)
     sql = f"""
         SELECT effects.id, effects.payload FROM {_WEBHOOKS}
-        WHERE t.thread_id = :thread AND t.batch = :batch
+        WHERE t.thread_id = :thread AND t.batch = ANY(:batches)
     """
     for row in await tx.all(sql, **place):
         payload = _payload_of(row) | {"messages": []}
@@ -203,11 +205,10 @@ async def _remove(tx: Tx, thread_id: str, batch: int) -> int:
     # The key stays, so that a request is still made once.
     sql = (
         "UPDATE timers SET payload = '{}' WHERE thread_id = :thread AND wake_at IS NULL "
-        f"AND turn_id IN (SELECT id {of_batch})"
+        f"AND turn_id IN (SELECT id FROM turns {of_batches})"
     )
     await tx.run(sql, **place)
-    sql = "DELETE FROM messages WHERE thread_id = :thread AND batch = :batch"
-    return await tx.run(sql, **place)
+    return await tx.run(f"DELETE FROM messages {of_batches}", **place)
 
 
 def _payload_of(row: Row) -> dict[str, Any]:
@@ -219,18 +220,18 @@ def _payload_of(row: Row) -> dict[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
-async def _nested_in(tx: Tx, thread: Thread, batches: Collection[int]) -> list[tuple[str, int]]:
-    """The nested batches, with their threads, that were asked for in some batches, at any depth."""
+async def _nested_in(tx: Tx, thread: Thread, batches: Collection[int]) -> dict[str, list[int]]:
+    """The nested batches, by thread, that were asked for in some batches, at any depth."""
     rows = await tx.all(_NESTED, user=thread.user_id, prefix=thread.id + NESTING)
     children: dict[int, list[tuple[str, int]]] = {}
     for row in rows:
         children.setdefault(row["parent_batch"], []).append((row["thread_id"], row["batch"]))
-    found: list[tuple[str, int]] = []
+    found: dict[str, list[int]] = {}
     parents = list(batches)
     while parents:
-        inner = sorted(children.pop(parents.pop(), ()))
-        found += inner
-        parents += [batch for _, batch in inner]
+        for name, batch in children.pop(parents.pop(), ()):
+            found.setdefault(name, []).append(batch)
+            parents.append(batch)
     return found
 
 
