@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 
 from segue import stamp, user_message
 from segue.journal.memories import MemorySearch
-from segue.journal.records import TimerState, TurnState
+from segue.journal.records import NewTimer, TimerState, TurnState
 from segue.journal.tables import MEMORIES, OF_THREAD
 from segue.transfer.export import Scope
 from segue.transfer.imports import ImportOptions
@@ -155,6 +155,21 @@ async def test_a_copy_under_new_ids_is_the_same_conversation(
         assert len(set(used)) == len(used)
         batches = [li["batch"] for li in lines_without_header(every) if li["type"] == "batch"]
         assert len(set(batches)) == len(batches)
+
+
+async def test_a_copy_keeps_what_was_given_to_a_follow_up(
+    new_journal: NewJournal, kind: str
+) -> None:
+    """The number of an order, or of a post elsewhere, can look like an id."""
+    given = {"data": {"order": "1790000000000000000", "posts": [1790000000000000000]}}
+    async with new_journal(kind) as journal:
+        tale = await (await Tale(journal).begin()).tell(["say"])
+        request = NewTimer("blue", tale.now, "check_in", payload=given, key="program:a")
+        await journal.timers.arm(request, ids=tale.ids, now=tale.now)
+        options = ImportOptions(ids=ticking_ids(3, MADE_AT))
+        copy = await take_in(journal, await full(journal), options)
+        [copied] = await journal.timers.list_of(copy.renamed["blue"])
+        assert copied.payload == given
 
 
 async def test_threads_with_equal_ids_come_back(new_journal: NewJournal, kind: str) -> None:

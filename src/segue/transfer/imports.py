@@ -92,8 +92,8 @@ def _disk_errors() -> Iterator[None]:
 _OLDEST: Final = 1 << 58
 _WITH_IDS: Final = frozenset({TURNS.name, TIMERS.name, DECISIONS.name})
 _PLACE: Final = ("position", "batch", "parent_batch")
-# Text of the user, which holds no ids.
-_USER_TEXT: Final = "answer"
+# What users, programs and graphs gave: a number there is not an id of ours.
+_GIVEN: Final = frozenset({"answer", "data", "questions", "text"})
 
 
 class IdRemapper:
@@ -151,7 +151,7 @@ class IdRemapper:
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: v if k == _USER_TEXT else self._moved(v) for k, v in value.items()}
+            return {k: v if k in _GIVEN else self._moved(v) for k, v in value.items()}
         if isinstance(value, list):
             return [*map(self._moved, value)]
         if isinstance(value, str) and len(value) == TEXT_WIDTH and value.isascii():
