@@ -86,7 +86,7 @@ class MessageIn(StrictModel):
 def _check_answer(given: Any) -> Any:
     """Null would make the graph ask again."""
     if (answer := plain_json(given)) is None:
-        raise ValueError("null answers nothing")
+        raise ValueError("null is not an answer")
     return answer
 
 
