@@ -146,6 +146,8 @@ class Misbehaving:
                 return {"content": "just text"}
             case "huge":
                 return text("start" + "x" * 3_000_000 + "end")
+            case "only_data":
+                return {"content": [], "structuredContent": {"sky": "blue"}}
             case "too_huge":
                 return text("x" * 9_000_000)
             case "changing":

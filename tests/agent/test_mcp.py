@@ -110,6 +110,20 @@ async def test_tools_of_a_program_are_named_by_server_and_work(tmp_path: Path) -
         assert "out of paper" in failed.text
 
 
+@pytest.mark.parametrize("name", ["config", "run_manager", "runtime", "self", "args", "kwargs"])
+async def test_an_argument_of_any_name_reaches_the_server(tmp_path: Path, name: str) -> None:
+    """Also of a name that LangChain uses for its own arguments."""
+    async with toolbox(stdio("echo", tmp_path)) as box:
+        result = await call(await one_tool(box), **{name: "v"})
+    assert result.text == f"echo says hello to {{'{name}': 'v'}}"
+
+
+async def test_a_result_of_data_alone_is_not_lost(tmp_path: Path) -> None:
+    """Servers should repeat their data as text, but not all do."""
+    async with toolbox(stdio("only_data", tmp_path)) as box:
+        assert (await call(await one_tool(box))).text == '{"sky": "blue"}'
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -9,16 +9,25 @@ fails because of it.
 
 import asyncio
 import hashlib
+import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import accumulate
 from operator import is_not
 from typing import Any, Final
 
 import httpx
-from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langchain_core.tools import BaseTool, ToolException
 from mcp import ClientSession, McpError, types
 from mcp.types import CallToolResult, TextContent, Tool
 
@@ -48,6 +57,20 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME: Final = 63
 _LONGEST_DESCRIPTION: Final = 2_000
 _MOST_TOKENS: Final = 2_000
+
+
+class _ServerTool(BaseTool):
+    """Passes on all arguments; a `StructuredTool` would drop those that LangChain's own code uses,
+    such as `config`.
+    """
+
+    send: Callable[[dict[str, Any]], Awaitable[str]]
+
+    def _run(self, **_: Any) -> str:
+        raise NotImplementedError("The tools of MCP servers are for async runs only.")
+
+    async def _arun(self, /, **arguments: Any) -> str:
+        return await self.send(arguments)
 
 
 class McpServer:
@@ -185,18 +208,18 @@ class McpServer:
         return tuple(made.values())
 
     def _make_tool(self, offered: Tool) -> BaseTool:
-        async def run(**arguments: Any) -> str:
+        async def send(arguments: dict[str, Any]) -> str:
             result = await self.call(offered.name, arguments)
             text = text_of_result(result, self._config.result_chars)
             if result.isError:
                 raise ToolException(text)  # LangChain makes it an error result
             return text
 
-        return StructuredTool(
+        return _ServerTool(
             name=tool_name(self.name, offered.name),
             description=cut_text(offered.description or offered.name, _LONGEST_DESCRIPTION),
             args_schema=offered.inputSchema,
-            coroutine=run,
+            send=send,
             handle_tool_error=True,
         )
 
@@ -307,8 +330,12 @@ def _flaw(tool: BaseTool) -> str | None:
 
 
 def text_of_result(result: CallToolResult, most: int) -> str:
-    """The texts of a result. Pictures, sounds and files are only named: few models accept them."""
+    """The texts of a result, or else its data. Pictures, sounds and files are only mentioned: few
+    models accept them.
+    """
     text = "\n".join(_texts(result.content))
+    if not text and result.structuredContent:
+        text = json.dumps(result.structuredContent, ensure_ascii=False)
     return cut_text(text, most) or "(It returned nothing.)"
 
 
