@@ -1,7 +1,8 @@
-"""A decider that an agent's config can name: it wants a follow-up, always and soon."""
+"""Deciders that an agent's config can name: they want a follow-up, always and soon."""
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from segue.core.autonomy.decide import Plan
 from segue.core.batch import Batch
@@ -28,3 +29,9 @@ class AlwaysYes:
 
 
 always_yes = AlwaysYes()
+
+
+def bill_is_due(batch: Batch, earlier: Sequence[Batch], **_: Any) -> Plan:
+    """Chooses a trigger of the owner's own."""
+    del batch, earlier
+    return Plan("bill_due", SOON, "A bill is due.")

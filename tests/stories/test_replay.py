@@ -169,6 +169,21 @@ async def test_a_delay_that_a_decider_chose_is_doubled_once(stage: Stage) -> Non
     assert waited(found) == [SOON, 3 * SOON, 7 * SOON]
 
 
+async def test_a_trigger_of_the_owners_own_has_a_past_too(stage: Stage) -> None:
+    """With its own prompt, without the gates that it leaves out, and as long as it is declared."""
+    own = {"bill_due": {"prompt": "Ask for the bill.", "leave_out": ["quiet_hours"]}}
+    quiet: dict[str, Any] = {"policy": NIGHT, "decider": "tests.stories.deciders:bill_is_due"}
+    agent = eager_agent(**quiet, triggers=own)
+    async with after_a_silence(stage, lasts=DAY, agent=agent) as (world, _):
+        found = await again(world.journal, agent, until=world.clock.now())
+        without = await again(world.journal, eager_agent(**quiet), until=world.clock.now())
+    assert of(found, EventKind.SENT) == of(found, EventKind.SENT_THEN)
+    assert waited(found) == [SOON, 3 * SOON, 7 * SOON]
+    assert found.counts[EventKind.SENT] == {"bill_due": 3}
+    assert found.unreadable == found.assumed == 0
+    assert without.counts[EventKind.HELD_BACK] == {"decider": 1}
+
+
 async def test_a_follow_up_that_nobody_saw_is_not_sent_again(stage: Stage) -> None:
     """The user wrote while the model was thinking: it comes to nothing now as it did then."""
     thinking = slowly(stage.clock, timedelta(minutes=1), "Which Oslo do you mean?")

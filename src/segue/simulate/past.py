@@ -18,7 +18,7 @@ from segue.core.autonomy.policy import Preferences
 from segue.core.batch import Batch
 from segue.core.messages import visible_messages
 from segue.core.metadata import BatchType, MessageMetadata
-from segue.core.triggers import TriggerType, parse_trigger
+from segue.core.triggers import check_trigger_name
 from segue.errors import SegueError
 from segue.journal import tables
 from segue.journal.records import DROPPED, NESTING, TimerState, TurnKind
@@ -30,9 +30,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PastPlan:
-    """What a reply called for. `delay` is the decider's own; None means that of the settings."""
+    """What a reply called for. `delay` is the decider's own; None means that of the settings, which
+    only the four fixed triggers have.
+    """
 
-    trigger: TriggerType
+    trigger: str
     delay: timedelta | None = None
 
 
@@ -211,7 +213,8 @@ def _plan(facts: Mapping[str, Any]) -> PastPlan | None:
     chosen = facts.get("chosen_delay", facts.get("delay"))
     seconds = None if facts.get("decider") == "rules" else chosen
     delay = None if seconds is None else timedelta(seconds=seconds)
-    return PastPlan(parse_trigger(facts["trigger"]), delay)
+    # A custom decider may have chosen a trigger of the owner's.
+    return PastPlan(check_trigger_name(facts["trigger"]), delay)
 
 
 def _check(decision: Row) -> PastCheck:
@@ -245,7 +248,7 @@ async def _judge_turns(
             plan = turn.plan
             if turn.needs_judging:
                 trigger = judge(batch, earlier, interrupted=turn.is_interrupted).trigger
-                plan = None if trigger is None else PastPlan(trigger)
+                plan = None if trigger is None else PastPlan(trigger.value)
             found.append(replace(turn, plan=plan))
         earlier = [*earlier, batch][-LOOKED_BACK:]
     # The messages of the others were removed.

@@ -14,10 +14,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from segue.core.autonomy.gates import GateDecision, GateOutcome, PolicyGates
+from segue.core.autonomy.gates import FOR_FOLLOW_UPS, GateDecision, GateOutcome, PolicyGates
 from segue.core.autonomy.local_time import after, day_began
 from segue.core.autonomy.policy import Facts, Preferences
-from segue.core.triggers import TriggerType, choose_prompt
+from segue.core.triggers import TRIGGER_PROMPTS, TriggerType, choose_prompt
 from segue.journal.stats import WINDOW
 from segue.runtime.planning import due_times, refusal
 from segue.settings.agents import Autonomy
@@ -81,7 +81,7 @@ class _Silence:
 class _Timer:
     due_at: datetime
     expires_at: datetime | None
-    trigger: TriggerType
+    plan: PastPlan
     is_assumed: bool = False
     is_postponed: bool = False
 
@@ -205,13 +205,14 @@ class _Replay:
     ) -> None:
         if plan is None or thread.sent >= _MOST:
             return
-        autonomy, trigger = thread.autonomy, plan.trigger
-        if refused := refusal(thread.sent, autonomy):
-            self._add(thread, moment, EventKind.HELD_BACK, trigger.value, gate=refused.gate)
+        autonomy, delay = thread.autonomy, plan.delay
+        if gate := _refused_by(thread.sent, plan.trigger, autonomy):
+            self._add(thread, moment, EventKind.HELD_BACK, plan.trigger, gate=gate)
             return
-        delay = autonomy.delays.of(trigger) if plan.delay is None else plan.delay
+        if delay is None:
+            delay = autonomy.delays.of(TriggerType(plan.trigger))
         due_at, expires_at = due_times(delay, thread.sent, autonomy, moment)
-        self._arm(thread, _Timer(due_at, expires_at, trigger, is_assumed), due_at)
+        self._arm(thread, _Timer(due_at, expires_at, plan, is_assumed), due_at)
 
     def _arm(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
         thread.timer = timer
@@ -238,7 +239,7 @@ class _Replay:
             return
         kind = EventKind.HELD_BACK if decision.until is None else EventKind.POSTPONED
         gate = decision.decisive and decision.decisive.gate
-        self._add(thread, moment, kind, timer.trigger.value, gate=gate)
+        self._add(thread, moment, kind, timer.plan.trigger, gate=gate)
         if decision.until is not None:
             self._postpone(thread, timer, decision.until)
 
@@ -261,12 +262,13 @@ class _Replay:
             typing_at=typing_at,
             **preferences.as_facts(),
         )
-        return PolicyGates(preferences.apply_to(thread.autonomy.policy)).check(facts)
+        gates = FOR_FOLLOW_UPS - thread.autonomy.left_out_gates(timer.plan.trigger)
+        return PolicyGates(preferences.apply_to(thread.autonomy.policy), gates).check(facts)
 
     def _fire(self, thread: _Thread, timer: _Timer, moment: datetime) -> None:
-        autonomy, trigger = thread.autonomy, timer.trigger
-        if choose_prompt(autonomy.prompts, autonomy.holdout, trigger, thread.past.id) is None:
-            self._add(thread, moment, EventKind.HELD_OUT, trigger.value)
+        autonomy, trigger = thread.autonomy, timer.plan.trigger
+        if choose_prompt(autonomy.all_prompts, autonomy.holdout, trigger, thread.past.id) is None:
+            self._add(thread, moment, EventKind.HELD_OUT, trigger)
             return
         if (unseen := thread.never_shown(moment)) is not None:  # what ended it then, ends it now
             if unseen.postponed_until is not None and unseen.postponed_until > moment:
@@ -274,16 +276,23 @@ class _Replay:
             return
         like = thread.counterpart()
         shown_at, ended_at = _times_of(like, moment)
-        self._add(thread, shown_at, EventKind.SENT, trigger.value, is_assumed=timer.is_assumed)
+        self._add(thread, shown_at, EventKind.SENT, trigger, is_assumed=timer.is_assumed)
         insort(self._sent_at, shown_at)
         thread.sent += 1
-        plan = PastPlan(trigger) if like is None else like.plan
+        plan = timer.plan if like is None else like.plan
         self._plan(thread, plan, ended_at, is_assumed=like is None)
 
     def _attended_at(self, due_at: datetime) -> datetime:
         """When a process looked at timers: while none did then, none does now."""
         place = bisect_right(self._unattended, (due_at, _FAR))
         return max(due_at, self._unattended[place - 1][1]) if place else due_at
+
+
+def _refused_by(consecutive: int, trigger: str, autonomy: Autonomy) -> str | None:
+    """The gate that refuses every such plan, or `decider`; None if there is none."""
+    if refused := refusal(consecutive, autonomy):
+        return refused.gate
+    return None if trigger in TRIGGER_PROMPTS or trigger in autonomy.triggers else "decider"
 
 
 def _merge(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
