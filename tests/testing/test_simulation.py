@@ -111,6 +111,21 @@ def test_an_opt_out_ends_a_follow_up_when_it_is_due() -> None:
     assert told(run(user={"opt_out": True})) == []
 
 
+def test_what_the_user_asks_for_in_words_is_not_told_as_unsent() -> None:
+    """Nor is a promise to remind, nor a reminder that is said in plain words."""
+    report = run(
+        {"at": "+10m", "say": "Please stop writing to me."},
+        {"at": "+20m", "say": "You can write to me again."},
+        {"at": "+30m", "replies": ["I will remind you at 11:00.", "Time to go!"]},
+        {"at": "+30m", "say": "Remind me to drink."},
+    )
+    assert told(report, EntryKind.NOT_SENT) == [
+        ("01 09:10:00", "not_sent", "cancelled"),
+        ("01 09:30:00", "not_sent", "cancelled"),
+    ]
+    assert ("01 11:00:00", "follow_up", "reminder") in told(report)
+
+
 def test_a_snooze_lets_a_follow_up_wait() -> None:
     """For as long as it says, from its own moment on."""
     report = run({"at": "+10m", "snooze": "4h"}, agents=once())

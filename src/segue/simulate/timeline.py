@@ -23,6 +23,8 @@ from segue.simulate.scenario import Timetable
 _PAGE: Final = 1_000
 _ALL: Final = 10_000_000
 _ALIVE: Final = frozenset({TimerState.PENDING, TimerState.POSTPONED, TimerState.CLAIMED})
+# Decisions about sending. Others are about what the user asked, say, or how a reminder was worded.
+_OF_GATES: Final = frozenset({"gates", "gates_before_showing"})
 
 Numbered = tuple[int, TimelineEntry]
 
@@ -143,7 +145,7 @@ class _Thread:
             timer = self.timers.get(decision.timer_id)
             why, what = (timer.state_reason if timer else None) or "", "is held out"
             yield decision.id, self._refusal(decision, what, why, HELD_OUT)
-        elif decision.kind != "memory_query" and decision.outcome != GateOutcome.ALLOW:
+        elif decision.kind in _OF_GATES and decision.outcome != GateOutcome.ALLOW:
             against = [v for v in _verdicts(decision) if v.outcome == decision.outcome]
             # All of them: one gate may postpone it to a time at which another is closed.
             why = " ".join(v.reason for v in against) or decision.reasons[0]
