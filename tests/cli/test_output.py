@@ -36,3 +36,18 @@ def test_lines_json_and_errors_cannot_either(capsys: pytest.CaptureFixture[str])
     assert not set("\x1b\x07\x9b\x7f\u202e\u2066") & set(shown.out + shown.err)
     assert f"ann{LEFT}" in shown.out
     assert f"ann{LEFT}" in shown.err
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_terminal_is_too_narrow_for_an_id(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """What is shown is copied into the next command, and a reason that is cut explains nothing."""
+    monkeypatch.setenv("COLUMNS", f"{width}")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    row = ("2233558261007646720", "2233558261007646721", "on 20 November 2026 at 09:05", "", "Why?")
+    print_table(("id", "thread", "when", "became", "text"), [row, row])
+    shown = capsys.readouterr().out
+    assert all(shown.count(cell) == 2 for cell in row if cell)
+    assert shown.count("became") == (width == 200)

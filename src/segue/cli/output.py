@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Self
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -42,6 +43,11 @@ def program(*, elsewhere: bool = False) -> str:
         return _NAME
     return shlex.quote(str(typed.absolute() if elsewhere else typed))
 
+
+# Characters between the columns of a table, or at its edges.
+_GAP: Final = 3
+# A wrapped column with less room cannot be read.
+_NARROWEST: Final = 10
 
 # Exit codes: 2 if the caller can fix it, 1 for everything else that failed.
 WRONG_USE: Final = 2
@@ -175,24 +181,50 @@ def print_table(
     """Print a table, or `nothing` without rows. The last `wrapped` columns are wrapped; `styles`
     are those of the rows.
 
-    In a pipe, each row is one line with tabs between the cells.
+    In a pipe, each row is one line with tabs between the cells. On a narrow terminal it is a list
+    of its cells, since ids and times that are cut are of no use.
     """
     if is_piped():
         lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
         print_lines(["\t".join(headings), *lines] if lines else [nothing])
+        return
+    cells = [[harmless(cell) for cell in row] for row in rows]
+    if not cells:
+        typer.echo(nothing)
+        return
+    console, styled = Console(), zip(cells, chain(styles, repeat("")), strict=False)
+    if _least_width(headings, cells, wrapped) > console.width:
+        _print_lists(console, headings, styled)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings[:-wrapped]:
         table.add_column(heading, no_wrap=True)
     for heading in headings[-wrapped:]:
         table.add_column(heading, overflow="fold")
-    for row, style in zip(rows, chain(styles, repeat("")), strict=False):
+    for row, style in styled:
         # As `Text`: brackets in a message are not markup.
-        table.add_row(*(Text(harmless(cell)) for cell in row), style=style)
-    if table.row_count:
-        Console().print(table)
-    else:
-        typer.echo(nothing)
+        table.add_row(*map(Text, row), style=style)
+    console.print(table)
+
+
+def _least_width(headings: Sequence[str], rows: Iterable[Sequence[str]], wrapped: int) -> int:
+    """The width of a table whose wrapped columns are as narrow as can be read."""
+    columns = zip(headings, *rows, strict=True)
+    widths = [max(cell_len(line) for cell in c for line in cell.splitlines()) for c in columns]
+    least = (*widths[:-wrapped], *(min(width, _NARROWEST) for width in widths[-wrapped:]))
+    return sum(width + _GAP for width in least)
+
+
+def _print_lists(
+    console: Console, headings: Sequence[str], rows: Iterable[tuple[Sequence[str], str]]
+) -> None:
+    """Each row as lines with a heading and a cell; empty cells are left out."""
+    width = max(map(len, headings))
+    for row, style in rows:
+        for heading, cell in zip(headings, row, strict=True):
+            if cell:
+                console.print(Text(f"{heading:{width}}  {cell}", style), soft_wrap=True)
+        console.print()
 
 
 def is_piped() -> bool:
