@@ -318,6 +318,8 @@ async def test_a_terminal_says_that_the_server_is_away(
     ("args", "words"),
     [
         (("--url", "localhost"), "expected http://"),
+        (("--url", "http://[::1"), "expected http://"),
+        (("--url", "http://localhost:80000"), "expected http://"),
         (("--user", ""), "user_id is ''"),
         (("--url", "http://127.0.0.1:1", "--database", "x"), "settings are the server's"),
         (("--url", "http://127.0.0.1:1"), "does not answer"),

@@ -54,13 +54,22 @@ def test_nothing_is_overwritten_without_force(segue: Segue, tmp_path: Path, take
 
 def test_it_says_what_it_wrote_and_what_comes_next(segue: Segue, tmp_path: Path) -> None:
     """In another folder, which is made."""
-    result = segue("init", "shop")
-    assert result.stdout == "Wrote shop/segue.toml.\nNext: cd shop && segue serve\n"
-    assert (tmp_path / "shop" / "segue.toml").is_file()
+    result = segue("init", "my shop")
+    assert result.stdout == "Wrote my shop/segue.toml.\nNext: cd 'my shop' && segue serve\n"
+    assert (tmp_path / "my shop" / "segue.toml").is_file()
     assert json.loads(segue("init", "--graph", "--force", "--json").stdout) == [
         "segue.toml",
         "my_agent.py",
     ]
+
+
+@pytest.mark.parametrize("folder", ["taken", "taken/shop"])
+def test_a_folder_that_cannot_be_made_is_named(segue: Segue, tmp_path: Path, folder: str) -> None:
+    """Such as one below a file."""
+    (tmp_path / "taken").write_text("mine")
+    result = segue("init", folder)
+    assert result.exit_code == 2
+    assert f"Error: '{folder}' cannot be written to: " in result.stderr
 
 
 def test_the_short_delays_of_the_file_are_valid(segue: Segue, tmp_path: Path) -> None:

@@ -228,6 +228,8 @@ async def test_preferences_are_set_at_a_database_and_a_server_alike(
     calm = ("--unmute", "--quiet-hours", "default", "--snooze", "3h")
     left = await asyncio.to_thread(segue, "preferences", "ann", *calm, *at, "--json")
     assert [*json.loads(left.stdout)["preferences"]] == ["snoozed_until"]
+    ever = await asyncio.to_thread(segue, "preferences", "ann", "--snooze", "9999999d", *at)
+    assert ever.exit_code == 0, ever.stderr
     ended = await asyncio.to_thread(segue, "preferences", "ann", "--snooze", "off", *at)
     assert "No preference is set." in ended.stdout
 

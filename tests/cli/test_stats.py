@@ -113,6 +113,7 @@ def test_one_agent_trigger_or_time_can_be_asked_for(shown: Shown) -> None:
     [
         (("--trigger", "birthday"), "check_in"),
         (("--since", "soon"), "'soon' is not a time or an age; write a date such as"),
+        (("--since", "9999999d"), "'9999999d' is not a time or an age; write a date such as"),
         (("--window", "0s"), "window"),
         (("--since", "1h", "--until", "2h"), "is not after"),
         (("--csv", "--json"), "exclude each other"),

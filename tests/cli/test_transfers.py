@@ -126,6 +126,8 @@ def test_a_copy_is_told_by_its_new_names(segue: Segue, told: str) -> None:
         (["export", "nowhere"], "no thread 'nowhere'"),
         (["export", "--full", "--json"], "--out"),
         (["export", "--full", "--out", "no/such/folder/x"], "cannot be written"),
+        (["export", "--full", "--out", "segue.toml/x"], "cannot be written"),
+        (["export", "--full", "--out", "."], "cannot be written"),
         (["import", "missing.jsonl"], "cannot be read"),
         (["import", "segue.toml"], "Line 1"),
     ],

@@ -1,5 +1,6 @@
 """`segue init`: writes a settings file with comments, and an agent to start from."""
 
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Final
@@ -45,9 +46,12 @@ def init(
     taken = [name for name in files if (folder / name).exists()]
     if taken and not force:
         raise UsageError(f"{folder / taken[0]} exists already; --force overwrites it.")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from None
     return Answer([str(folder / name) for name in files], lambda: _print(folder, [*files]))
 
 
@@ -58,6 +62,6 @@ def _template(name: str) -> str:
 def _print(folder: Path, names: list[str]) -> None:
     for name in names:
         typer.echo(f"Wrote {folder / name}.")
-    where = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    where = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     flag = " --reload" if _GRAPH_FILE in names else ""
     typer.echo(f"Next: {where}{program(elsewhere=bool(where))} serve{flag}")

@@ -9,6 +9,7 @@ import typer
 
 from segue.cli.output import Answer, ThreadId, UserOfKey, print_table, when
 from segue.cli.target import Target, of_thread
+from segue.core.autonomy.local_time import after
 from segue.core.durations import parse_duration
 from segue.core.snowflake import parse
 from segue.core.text import exact_json, one_line
@@ -148,7 +149,7 @@ def _parse_time(option: str, text: str, instead: str, now: datetime | None = Non
         moment = datetime.fromisoformat(text)
     except ValueError:
         # Without a zone it is refused below.
-        moment = now + parse_duration(text) if now else datetime.min  # noqa: DTZ901
+        moment = after(now, parse_duration(text)) if now else datetime.min  # noqa: DTZ901
     if moment.tzinfo is None:
         raise UsageError(f"{option} is {text!r:.60}; expected a time with its zone, or {instead}.")
     return moment

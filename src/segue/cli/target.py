@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 from segue.cli.output import ConfigFile, Key
 from segue.errors import NotFoundError, UsageError
@@ -57,7 +58,7 @@ class Target(Place):
             return
         if self.config is not None or self.database is not None:
             raise UsageError("With --url, settings are the server's: no --config, no --database.")
-        if not self.url.startswith(("http://", "https://")):
+        if not _is_http(self.url):
             raise UsageError(f"--url is {self.url!r}; expected http://… or https://….")
 
     def look(self, path: str, work: Work[Any], **params: Any) -> Any:
@@ -94,6 +95,14 @@ class Target(Place):
                 return found["items"] if isinstance(found, dict) and "items" in found else found
 
         return asyncio.run(request(self.url))
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port or an IPv6 address
+        return False
 
 
 def of_thread(thread_id: str, work: ThreadWork[T]) -> Work[T]:

@@ -9,6 +9,7 @@ from contextlib import (
     closing,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -161,7 +162,7 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
     if out is None:
         yield typer.get_binary_stream("stdout")
         return
-    part = out.with_name(f"{out.name}.part")
+    part = out.parent / f"{out.name}.part"
     try:
         with part.open("wb") as file:
             yield file
@@ -169,7 +170,8 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
     except OSError as error:
         raise UsageError(f"{str(out)!r} cannot be written: {error.strerror}.") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, or its folder does not exist
+            part.unlink()
 
 
 @contextmanager

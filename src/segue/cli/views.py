@@ -267,7 +267,7 @@ def parse_time(text: str | None, now: datetime) -> datetime | None:
         pass
     try:
         return now - parse_duration(text)
-    except UsageError:
+    except (UsageError, OverflowError):
         raise UsageError(
             f"{text!r:.60} is not a time or an age; write a date such as 2027-01-31 or "
             "2027-01-31T08:00, or an age such as 7d."
