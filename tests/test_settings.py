@@ -25,6 +25,9 @@ LENGTH = "a length of time ('30s', '5m', '1h30m', '2d', or a number of seconds)"
 TWINS = [{"id": "ada", "webhook": HOOK}, {"id": "ada"}]
 
 BATCH_TYPES = "user_request, agent_to_agent, system_trigger, continuation"
+GATES = "enabled, stale, missed, consecutive_cap, daily_cap, cooldown, typing, talking, quiet_hours"
+BILL = "autonomy.triggers.bill.leave_out.0"
+LEAVES_OUT = {"prompt": "Ask for the bill.", "leave_out": ["quite_hours"]}
 END = "autonomy.policy.quiet_hours.end"
 NIGHT = {"start": "22:00", "end": "24:00"}
 SMALL = {"memory": {"limit": 0}}
@@ -100,6 +103,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"agents": [{**ADA, "autonomy": {"policy": 5}}]},
         "settings.agents.ada.autonomy.policy: got a number; expected a table.",
+    ),
+    (
+        {"agents": [{**ADA, "autonomy": {"triggers": {"bill": LEAVES_OUT}}}]},
+        f"settings.agents.ada.{BILL}: got 'quite_hours'; expected a list of gates ({GATES}).",
+    ),
+    (
+        {"agents": [{**ADA, "mcp": {"files": {"command": "files", "env": {"DEPTH": 3}}}}]},
+        "settings.agents.ada.mcp.files.env.DEPTH: got a number; expected a table of texts.",
     ),
     (
         {"agents": [{**ADA, "limits": {"speed": 5}}]},

@@ -35,6 +35,8 @@ _MISSED: Final = re.compile(r"run|skip|run_if_within:\d+(?:\.\d+)?", re.ASCII)
 _WITHIN: Final = "run_if_within:"
 _DECIDER: Final = re.compile(r"rules|model|none|[^\s:]+:[^\s:]+")
 
+_OPTIONAL_GATES: Final = ", ".join(gate for gate in Gate if gate not in NEVER_LEFT_OUT)
+
 
 def check_embedder(name: str) -> str:
     """The name of an embedder, if it is well-formed; loading it shows whether it is installed."""
@@ -170,7 +172,12 @@ class TriggerConfig(Config):
     """The prompt, or weighted variants of it; only the model reads it."""
     delay: Annotated[Span | None, OR_NONE] = None
     """Delay of a follow-up if the program gives no time; `none` means at once."""
-    leave_out: Annotated[frozenset[Gate], FROM_TEXT, AfterValidator(_check_left_out)] = frozenset()
+    leave_out: Annotated[
+        frozenset[Gate],
+        FROM_TEXT,
+        AfterValidator(_check_left_out),
+        Expected(f"a list of gates ({_OPTIONAL_GATES})"),
+    ] = frozenset()
     """Gates that are not checked, such as `quiet_hours`; the user's own preferences always are."""
     missed: Annotated[Missed | None, OR_NONE] = None
     """What happens if it was missed while the process was down; `none` means `autonomy.missed`."""

@@ -14,6 +14,8 @@ from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span
 # `files__read` has one reading and a variable can name the server.
 _NAME: Final = re.compile(r"(?=.{1,24}$)[a-z](?:_?[a-z0-9])*", re.ASCII)
 
+_TEXTS: Final = Expected("a table of texts")
+
 
 def check_server_names(servers: Mapping[str, "McpConfig"]) -> Mapping[str, "McpConfig"]:
     for name in servers:
@@ -33,13 +35,13 @@ class McpConfig(Config):
     # Not in `repr`: arguments and addresses may contain keys.
     args: Annotated[tuple[str, ...], Field(repr=False), FROM_TEXT, Expected("a list of texts")] = ()
     """The program's arguments."""
-    env: Mapping[str, SecretStr] = Field(default_factory=dict)
+    env: Annotated[Mapping[str, SecretStr], _TEXTS] = Field(default_factory=dict)
     """Variables of the program, which inherits only `PATH`, `HOME` and the like from Segue."""
     url: Annotated[
         str | None, Field(repr=False), Expected("a text that starts with 'https://' or 'http://'")
     ] = None
     """The server's address (streamable HTTP), instead of a program."""
-    headers: Mapping[str, SecretStr] = Field(default_factory=dict)
+    headers: Annotated[Mapping[str, SecretStr], _TEXTS] = Field(default_factory=dict)
     """Headers of each request to the address, such as `Authorization`."""
     tools: Annotated[tuple[str, ...], FROM_TEXT, Expected("a list of names")] = ()
     """Tools that the agent may use, by the server's own names; all if empty."""
