@@ -152,6 +152,45 @@ async def test_a_question_is_answered(sqlite_stage: Stage, kind: str) -> None:
         assert ear.said == ["A vase, please.", "A large one."]
 
 
+@both
+async def test_an_answer_is_over_when_its_turn_has_ended(sqlite_stage: Stage, kind: str) -> None:
+    """Not with the first of several messages: a pipe would leave before the last one is shown."""
+    sent = asyncio.Event()
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        del state
+        return {"messages": [AIMessage(f"A {interrupt('Which size?')} one.")]}
+
+    def wrap(state: MessagesState) -> dict[str, Any]:
+        del state
+        return {"messages": [AIMessage("It is wrapped.")]}
+
+    async def send(state: MessagesState) -> dict[str, Any]:
+        del state
+        await sent.wait()
+        return {"messages": [AIMessage("It is sent.")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_sequence([ask, wrap, send])
+    graph = builder.add_edge(START, "ask")
+    async with (
+        sqlite_stage.world(AgentConfig(id="clerk", graph=graph)) as world,
+        talking(world, kind) as (talk, ear),
+    ):
+        await talk.ask("A vase, please.")
+        asked = await ear.until(QuestionAsked)
+        answering = asyncio.create_task(
+            talk.answer(asked.turn_id, dict.fromkeys(asked.questions, "large"))
+        )
+        ear.heard.clear()
+        await ear.until(ChatMessage)
+        assert not answering.done()
+        sent.set()
+        async with asyncio.timeout(PATIENCE):
+            await answering
+        assert ear.said == ["A large one.", "It is wrapped.", "It is sent."]
+
+
 @pytest.mark.parametrize(
     ("key", "thread", "kind", "words"),
     [

@@ -83,8 +83,12 @@ class Cursor:
             self._moved.notify_all()
 
     async def wait_for(self, position: int) -> None:
+        await self.wait_until(lambda: self.position >= position)
+
+    async def wait_until(self, is_there: Callable[[], bool]) -> None:
+        """Wait for what is checked after each move."""
         async with self._moved:
-            await self._moved.wait_for(lambda: self.position >= position)
+            await self._moved.wait_for(is_there)
 
 
 class LocalThread:
@@ -154,6 +158,8 @@ class RemoteThread:
         self.agent = agent
         self._path = f"/api/threads/{quote(self.thread_id, safe='')}"
         self._cursor = Cursor()
+        # The turn whose end `listen` has yielded last; a thread's turns end in their order.
+        self._last_ended = 0
 
     @classmethod
     async def open(
@@ -189,6 +195,8 @@ class RemoteThread:
                     async for frame in frames:
                         if read := _EVENTS.get(frame["type"]):
                             yield read(frame)
+                        if frame["type"] == "done":
+                            self._last_ended = parse(frame["turn_id"])
                         await self._cursor.move(frame["cursor"])
             except ServerUnavailable:
                 pass
@@ -212,10 +220,8 @@ class RemoteThread:
 
     async def answer(self, turn_id: int, answers: Mapping[str, Any]) -> None:
         body = {"turn_id": str(turn_id), "answer": dict(answers)}
-        before = self._cursor.position
-        await call(self._client, "POST", f"{self._path}/answer", body)
-        # The server sends no end of this turn; the next stored message is the agent's.
-        await self._cursor.wait_for(before + 1)
+        [turn] = (await call(self._client, "POST", f"{self._path}/answer", body))["turn_ids"]
+        await self._cursor.wait_until(lambda: self._last_ended >= parse(turn))
 
     async def cancel(self) -> None:
         await call(self._client, "POST", f"{self._path}/cancel")
