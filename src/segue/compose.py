@@ -349,33 +349,44 @@ async def _prepare(books: Mapping[str, MemoryBook]) -> None:
 
 def _deciders(settings: Settings, overrides: Overrides) -> dict[str, Decider]:
     """The deciders of agents that do not use the rules, by agent id."""
-    return {
-        config.id: _decider(config, overrides)
-        for config in settings.agents
-        if config.autonomy.decider not in ("rules", "none")
-    }
+    found = {config.id: _decider(config, overrides) for config in settings.agents}
+    return {name: decider for name, decider in found.items() if decider is not None}
 
 
-def _decider(config: AgentConfig, overrides: Overrides) -> Decider:
+def _decider(config: AgentConfig, overrides: Overrides) -> Decider | None:
+    """None for the rules, and where nothing decides."""
     autonomy = config.autonomy
-    if autonomy.decider == "model":
-        return ModelDecider(
-            _model(config, overrides), delays=autonomy.delays, policy=autonomy.policy
-        )
+    if autonomy.decider in ("rules", "none"):
+        return None
     whose, own = f"agent {config.id!r}: decider", autonomy.decider
+    if own == "model":
+        model = _model(config, overrides)
+        try:
+            return ModelDecider(model, delays=autonomy.delays, policy=autonomy.policy)
+        except UsageError as error:
+            raise UsageError(f"{whose}: {error}") from error
     loaded = load_attribute(own, whose) if isinstance(own, str) else own
     return CustomDecider(loaded, whose, triggers=autonomy.triggers)
 
 
 def _summarisers(settings: Settings, overrides: Overrides) -> dict[str, Summariser]:
     """The summarisers of agents whose strategy is to summarise, by agent id."""
-    return {
-        config.id: load_summariser(
-            config, None if config.compression.model else _model(config, overrides)
-        )
-        for config in settings.agents
-        if compresses(config) and config.compression.strategy is Strategy.SUMMARISE
-    }
+    found = {config.id: _summariser(config, overrides) for config in settings.agents}
+    return {name: summariser for name, summariser in found.items() if summariser is not None}
+
+
+def _summariser(config: AgentConfig, overrides: Overrides) -> Summariser | None:
+    if not compresses(config) or config.compression.strategy is not Strategy.SUMMARISE:
+        return None
+    return load_summariser(config, None if config.compression.model else _model(config, overrides))
+
+
+def check_parts(config: AgentConfig) -> None:
+    """Make what a start makes of an agent's settings; `UsageError` if the parts do not fit."""
+    real = Overrides()
+    build_graph(config, memories=config.keeps_memories and config.graph is None)
+    _decider(config, real)
+    _summariser(config, real)
 
 
 def webhook_target(config: AgentConfig) -> WebhookTarget | None:

@@ -131,6 +131,15 @@ def test_a_clock_that_is_behind(segue: Segue, tmp_path: Path) -> None:
         ("model = 'scripted'", "model of ada", "warn", "by rules"),
         ("tools = ['nowhere:tool']", "tools of ada", "fail", "nowhere"),
         ("autonomy.decider = 'nowhere:decide'", "tools of ada", "fail", "nowhere"),
+        ("autonomy.decider = 'model'", "settings of ada", "fail", "decider: The local model"),
+        ("autonomy.decider = 'json:JSONDecoder'", "settings of ada", "fail", "decider is <class"),
+        (
+            "compression.model = 'nobody:x'",
+            "settings of ada",
+            "fail",
+            "compression.model: There is no",
+        ),
+        ("context_tokens = 900", "settings of ada", "fail", "memory.max_tokens is 500"),
         (
             "graph = 'x:y'\nmay_ask = ['ada']",
             "settings",

@@ -21,7 +21,7 @@ from segue.agent.models import load_model
 from segue.agent.state import kept_channels
 from segue.cli.output import FAILED, Answer
 from segue.cli.target import Place
-from segue.compose import load_toolbox, webhook_target
+from segue.compose import check_parts, load_toolbox, webhook_target
 from segue.core.snowflake import time_of
 from segue.errors import SegueError, UsageError
 from segue.offline import OfflineSegue, open_offline
@@ -168,8 +168,20 @@ async def _store_and_load(segue: OfflineSegue) -> None:
         await checkpoints.close()
 
 
-def _check_agent(agent: AgentConfig) -> Iterator[Diagnosis]:
-    """Whether its parts can be loaded; none of them is called."""
+def _check_agent(agent: AgentConfig) -> list[Diagnosis]:
+    """Whether its parts can be loaded and fit together; none of them is called."""
+    found = [*_check_parts(agent)]
+    if all(each.outcome != "fail" for each in found):
+        fix = "`segue serve` refuses it. docs/settings.md lists all settings."
+        found.append(
+            _attempt(
+                f"settings of {agent.id}", lambda: check_parts(agent), "They fit together.", fix
+            )
+        )
+    return found
+
+
+def _check_parts(agent: AgentConfig) -> Iterator[Diagnosis]:
     yield _check_model(agent) if agent.graph is None else _check_graph(agent)
     if agent.tools or agent.autonomy.decider not in _BUILT_IN_DECIDERS:
         fix = "Name modules of the working directory or installed ones: 'module:name'."
