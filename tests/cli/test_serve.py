@@ -4,6 +4,8 @@ import asyncio
 import gc
 import signal
 import socket
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from segue.cli.reload import look_at, watched_folders
+from segue.cli.reload import look_at, serve_with_reload, watched_folders
 from segue.cli.serve import _greeting
 from segue.core.speech.stops import grammars
 from segue.errors import DeniedError
@@ -344,6 +346,46 @@ async def test_changed_code_is_taken_up_without_losing_anything(tmp_path: Path) 
             assert await history(address) == said
         server.send(signal.SIGTERM)
         assert await server.ended() == 0
+
+
+HANGS = """
+import pathlib, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(__file__).with_name("hangs").touch()
+time.sleep(1_000)
+"""
+WORKS = """
+import pathlib, sys
+print("Ready.", flush=True)
+pathlib.Path(__file__).with_name("works").touch()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.anyio
+async def test_code_that_hangs_at_its_start_is_replaced_once_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a module that waits for a server which does not answer."""
+    monkeypatch.setattr("segue.cli.reload._GRACE", 0.1)
+    code, stop = tmp_path / "code.py", asyncio.Event()
+    code.write_text(HANGS)
+    look = partial(look_at, tmp_path / "segue.toml", [tmp_path])
+
+    async def until_there(name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not (tmp_path / name).exists():  # noqa: ASYNC110 - another process is watched
+                await asyncio.sleep(0.02)
+
+    with socket.socket() as listener:
+        command = [sys.executable, "-I", str(code)]
+        run = asyncio.create_task(serve_with_reload(listener.fileno(), stop, look, command))
+        await until_there("hangs")
+        code.write_text(WORKS)
+        await until_there("works")
+        stop.set()
+        async with asyncio.timeout(PATIENCE):
+            assert await run == 0
 
 
 @pytest.mark.anyio

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -25,6 +25,8 @@ from segue.settings.agents import AgentConfig
 # which would be a setting.
 LISTENER: Final = "_SEGUE_LISTENER"
 _LOOK_EVERY: Final = 0.3
+# How long a child that was never ready may take to stop.
+_GRACE: Final = 5.0
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 FileTimes = Mapping[Path, tuple[int, int]]
@@ -57,20 +59,21 @@ async def serve_with_reload(
     while not stop.is_set():
         seen = look()
         child = await _Child.start(command, listener)
-        await wait_for_any(child.ready, child.ended, stop)
-        if child.ready.is_set() and not child.ended.is_set():
-            if current is not None:
-                leaving.add(asyncio.create_task(current.stop()))
-            current = child
-        elif stop.is_set():
-            leaving.add(asyncio.create_task(child.stop()))
-        else:
+        change = asyncio.create_task(_change(look, seen, stop))
+        await child.has_started(unless=change)
+        if child.ended.is_set():
             typer.echo(
                 "The previous code keeps serving."
                 if current and not current.ended.is_set()
                 else "Nothing is served; waiting for a change."
             )
-        if changed := await _change(look, seen, stop):
+        elif child.ready.is_set():
+            if current is not None:
+                leaving.add(asyncio.create_task(current.stop()))
+            current = child
+        else:
+            leaving.add(asyncio.create_task(child.stop()))
+        if changed := await change:
             typer.echo(f"Reloading: {changed} changed.")
     if current is not None:
         leaving.add(asyncio.create_task(current.stop()))
@@ -116,12 +119,24 @@ class _Child:
         )
         return cls(process)
 
+    async def has_started(self, *, unless: asyncio.Task[Any]) -> None:
+        """Wait until it is ready or has ended, or until a task is done."""
+        start = asyncio.create_task(wait_for_any(self.ready, self.ended))
+        await asyncio.wait({start, unless}, return_when=asyncio.FIRST_COMPLETED)
+        start.cancel()
+
     async def stop(self) -> int:
-        """Stop it as SIGTERM does; its exit code."""
+        """Stop it as SIGTERM does; its exit code. If it never got ready, its code may hang."""
         if self.ready.is_set():
             self._is_shown = False
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
+        if not self.ready.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    await self._process.wait()
+            with suppress(ProcessLookupError):
+                self._process.kill()
         await self._reading
         return await self._process.wait()
 
@@ -193,6 +208,8 @@ def child_command() -> list[str]:
 async def wait_for_any(*events: asyncio.Event) -> None:
     """Wait until one of the events is set."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
