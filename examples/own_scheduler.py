@@ -7,6 +7,7 @@ With another scheduler, store the arguments of `_arm`: the trigger, the time and
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
@@ -31,6 +32,7 @@ SECOND = timedelta(seconds=1)
 # For this demo; use hours in production.
 DELAYS = Delays(question_unanswered=SECOND, waiting_for_decision=SECOND, check_in=SECOND)
 POLICY = Policy(min_delay=SECOND, cooldown=timedelta(), max_consecutive=1, quiet_hours=None)
+ZONE = "Europe/Berlin"
 THREAD: Any = {"configurable": {"thread_id": "sam"}}
 
 
@@ -49,7 +51,7 @@ class Companion:
         self.epoch += 1
         self.consecutive = 0
         if request := read_request(text):  # "stop", "not now", "write to me again"
-            changed = apply_request(request, self.preferences, now(), UTC)
+            changed = apply_request(request, self.preferences, now(), ZoneInfo(ZONE))
             self.preferences |= changed or {}
         await self._run(user_message(text))
 
@@ -71,6 +73,7 @@ class Companion:
         self.timer = asyncio.create_task(fire())
 
     async def _fire(self, trigger: str, due_at: datetime, epoch: int) -> None:
+        snoozed_until = self.preferences.get("snoozed_until")
         facts = Facts(
             checked_at=now(),
             due_at=due_at,
@@ -78,7 +81,8 @@ class Companion:
             thread_epoch=self.epoch,
             consecutive=self.consecutive,
             opted_out=bool(self.preferences.get("opted_out")),
-            zone="Europe/Berlin",
+            snoozed_until=snoozed_until and datetime.fromisoformat(snoozed_until),
+            zone=ZONE,
         )
         decision = PolicyGates(POLICY).check(facts)
         print("gates:", decision.reason)
@@ -105,7 +109,7 @@ async def main() -> None:
     await asyncio.sleep(5)  # Sam is silent: one follow-up comes, and no second one
     await companion.hear("Please stop writing to me.")
     monday = datetime(2027, 1, 18, 7, tzinfo=UTC)
-    reminder = parse_schedule(every="FREQ=WEEKLY;BYHOUR=9", now=monday, zone="Europe/Berlin")
+    reminder = parse_schedule(every="FREQ=WEEKLY;BYHOUR=9", now=monday, zone=ZONE)
     print("remind:", reminder.describe())
 
 

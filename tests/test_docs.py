@@ -1,12 +1,15 @@
 """What the documents show really happens."""
 
+import asyncio
 import pkgutil
 import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -73,6 +76,19 @@ def test_the_example_with_a_scheduler_of_its_own_runs() -> None:
         "plan:  The user asked not to be written to.",
         "remind: Monday 18 January 2027, 09:00 (Europe/Berlin), then every week on Monday at 09:00",
     ]
+
+
+def test_the_example_with_a_scheduler_of_its_own_waits_for_a_user_who_said_not_now() -> None:
+    """The follow-up is armed again for the time that the user named; no model is asked."""
+    armed: list[Any] = []
+    example = run_path(str(ROOT / "examples" / "own_scheduler.py"))
+    companion = example["Companion"](agent=None)
+    companion._arm = lambda *given: armed.append(given)
+    due_at = example["now"]()
+    until = due_at + timedelta(days=1)
+    companion.preferences = {"snoozed_until": until.isoformat()}
+    asyncio.run(companion._fire("check_in", due_at, companion.epoch))
+    assert armed == [("check_in", until, companion.epoch)]
 
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
