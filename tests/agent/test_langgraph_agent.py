@@ -10,7 +10,14 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, StateGraph
@@ -23,6 +30,7 @@ from segue.agent.current import current_run
 from segue.agent.scripted import ScriptedChatModel
 from segue.compose import find_agent
 from segue.core.metadata import KEYS
+from segue.core.text import storable
 from segue.errors import ConflictError
 from segue.events import ProgressReported
 from segue.journal.journal import Journal
@@ -477,6 +485,25 @@ class CountingModel(ScriptedChatModel):
         async for piece in super()._astream(*args, **kwargs):
             self.pieces += 1
             yield piece
+
+
+class CuttingModel(ScriptedChatModel):
+    """Streams given chunks, like a server that counts a character outside the BMP as two."""
+
+    async def _astream(self, *_: Any, **_options: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for text in ("Fine \ud83d", "\ude00", "!", " \ud83d", "\0"):
+            yield ChatGenerationChunk(message=AIMessageChunk(content=text, id="run-1"))
+        last = AIMessageChunk(content="", id="run-1", chunk_position="last")
+        yield ChatGenerationChunk(message=last)
+
+
+async def test_a_character_that_chunks_cut_is_streamed_whole(begin: Begin) -> None:
+    """No listener can be sent one half of it."""
+    session = await begin(CuttingModel(script=[]))
+    events = await session.say("How are you?")
+    pieces = [event.text for event in events if isinstance(event, Token)]
+    assert pieces == ["Fine ", "\N{GRINNING FACE}", "!", " ", "\ufffd\ufffd"]
+    assert storable((await session.history())[-1]) == "".join(pieces)
 
 
 async def test_closing_a_run_stops_the_model(begin: Begin, journal: Journal) -> None:

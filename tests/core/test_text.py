@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic_core import to_json
 
 from segue.core.batch import BatchState
 from segue.core.text import exact_json, is_deeper, plain_json, storable
@@ -27,15 +28,19 @@ class _Record:
         (True, True),
         (0.5, 0.5),
         (None, None),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        ({"half \ud83d": "half \ud83d"}, {"half \ufffd": "half \ufffd"}),
         (BatchState.OPEN, "open"),
         (b"\xff", "b'\\xff'"),
         ({1: {2**60}}, {"1": ["1152921504606846976"]}),
     ],
 )
 def test_values_are_what_any_reader_takes(value: Any, shown: Any) -> None:
-    """Numbers that JavaScript would round are text, and nothing fails to be written."""
+    """Numbers that JavaScript would round or not read are text, and nothing fails to be written."""
     assert exact_json(value) == shown
     assert json.loads(json.dumps(exact_json(value))) == shown
+    assert json.loads(to_json(exact_json(value))) == shown
 
 
 def test_records_become_objects_of_their_fields() -> None:

@@ -23,6 +23,7 @@ from segue.agent.state import messages_in
 from segue.core.calls import calls_of, has_content
 from segue.core.metadata import MessageMetadata, is_synthetic, strip_metadata
 from segue.core.stamp import plain_type
+from segue.core.text import storable
 from segue.errors import BackendError, MetadataError
 from segue.events import MemoriesRecalled, ProgressReported
 from segue.runtime.run import AgentEvent, MessageFinished, Question, Run, Token
@@ -52,6 +53,8 @@ class GraphEvents:
         self._notes: list[BaseMessage] = []
         self._last: BaseMessage = run.batch.messages[-1]
         self._has_question = False
+        # By message, the first half of a character that a chunk ended in.
+        self._halves: dict[str, str] = {}
         # The last state of the graph, as far as it is known.
         self.values: Any = None
 
@@ -111,7 +114,15 @@ class GraphEvents:
             own, batch = message.id, self._run.batch.id
             if self._silent is None:
                 own = unused_id(own, self._graph_ids, batch)
-            yield Token(self._thread_id(own), str(text))
+            if whole := self._whole_characters(own, str(text)):
+                yield Token(self._thread_id(own), whole)
+
+    def _whole_characters(self, id: str, text: str) -> str:
+        """What can be shown of a message so far; some servers cut chunks inside a character."""
+        text = self._halves.pop(id, "") + text
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._halves[id] = text[:-1], text[-1]
+        return storable(text)
 
     def _questions(self, interrupts: Sequence[Interrupt]) -> Iterator[Question]:
         for interrupt in interrupts:

@@ -139,19 +139,27 @@ def rfc3339(moment: datetime) -> str:
 
 
 def exact_json(value: Any) -> Any:
-    """A value or a record for any JSON reader: times, and integers it would round, as text."""
-    if value is None or isinstance(value, str | bool | float):
-        return value
+    """A value or a record for any JSON reader: times, and numbers that it would round or that JSON
+    does not have, as text.
+    """
+    if isinstance(value, str):
+        return storable(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: exact_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): exact_json(each) for name, each in value.items()}
+        return {storable(str(name)): exact_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [exact_json(each) for each in value]
     if isinstance(value, datetime):
         return rfc3339(value)
-    is_exact = isinstance(value, int) and abs(value) < _LARGEST_EXACT
-    return value if is_exact else str(value)
+    return value if _is_exact(value) else storable(str(value))
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether each JSON reader gets a value as it is."""
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or (isinstance(value, int) and abs(value) < _LARGEST_EXACT)
 
 
 def is_deeper(value: Any, most: int) -> bool:
