@@ -435,21 +435,44 @@ FAILURES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         "backend",
     ),
-    "a call that was cut off": (
-        AIMessage(
-            "",
-            tool_calls=[call("double", number=1)],
-            response_metadata={"finish_reason": "length"},
-        ),
-        {},
-        "backend",
-    ),
     "an endless loop": (
         lambda _: AIMessage("", tool_calls=[call("double", number=1)]),
         {"limits": Limits(steps=3)},
         "backend",
     ),
 }
+
+
+# How OpenAI's two APIs, Anthropic and Google say that an answer was cut off.
+CUT_OFF: dict[str, dict[str, Any]] = {
+    "completions": {"finish_reason": "length"},
+    "responses": {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+    },
+    "filtered": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+    "anthropic": {"stop_reason": "max_tokens"},
+    "anthropic's window": {"stop_reason": "model_context_window_exceeded"},
+    "google": {"finish_reason": "MAX_TOKENS"},
+}
+
+
+@pytest.mark.parametrize("provider", CUT_OFF)
+async def test_a_call_that_was_cut_off_never_runs(begin: Begin, provider: str) -> None:
+    """Its arguments look whole, since clients complete their JSON."""
+    ran = list[int]()
+
+    @tool
+    def pay(number: int) -> str:
+        """Pay an amount."""
+        ran.append(number)
+        return "paid"
+
+    metadata = CUT_OFF[provider]
+    cut = AIMessage("", tool_calls=[call("pay", number=1)], response_metadata=metadata)
+    session = await begin(ScriptedChatModel(script=[cut]), tools=[pay])
+    assert "cut off in the middle of a tool call" in failure(await session.say("Pay.")).reason
+    assert ran == []
 
 
 @pytest.mark.parametrize("case", FAILURES)

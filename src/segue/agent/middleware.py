@@ -41,8 +41,10 @@ from segue.runtime.model_failures import ModelFailure
 from segue.runtime.run import log_shortened
 from segue.settings.agents import Limits
 
-# The reasons by which OpenAI, Anthropic and Google report an answer that ran out of tokens.
-_CUT_OFF: Final = frozenset({"length", "max_tokens"})
+# The reasons by which OpenAI, Anthropic and Google report an answer that they cut off.
+_CUT_OFF: Final = frozenset(
+    ["length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "content_filter"]
+)
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
@@ -252,14 +254,16 @@ def _part_and_remedy(message: BaseMessage) -> tuple[str, str]:
 
 
 def _refuse_cut_calls(response: ModelResponse[Any]) -> None:
-    """Clients complete the JSON of a call that ran out of tokens; such a call must not run."""
+    """Clients complete the JSON of a call that was cut off; such a call must not run."""
     for message in response.result:
         metadata = message.response_metadata
-        reason = str(metadata.get("finish_reason") or metadata.get("stop_reason")).lower()
-        if reason in _CUT_OFF and isinstance(message, AIMessage) and message.tool_calls:
+        incomplete = metadata.get("incomplete_details") or {}  # of OpenAI's Responses API
+        reasons = [metadata.get("finish_reason"), metadata.get("stop_reason")]
+        cut = _CUT_OFF.intersection(str(r).lower() for r in (*reasons, incomplete.get("reason")))
+        if cut and isinstance(message, AIMessage) and message.tool_calls:
             raise BackendError(
-                "The model's answer was cut off in the middle of a tool call; let it write more "
-                "(model_settings.max_tokens)."
+                f"The model's answer was cut off in the middle of a tool call ({min(cut)}); if it "
+                "ran out of tokens, let it write more (model_settings.max_tokens)."
             )
 
 
