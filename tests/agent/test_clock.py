@@ -5,12 +5,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, SystemMessage
 
 from segue import SnowflakeGenerator
 from segue.agent.build import build_graph
 from segue.agent.checkpoints.store import Checkpoints
 from segue.agent.langgraph_agent import LangGraphAgent
+from segue.agent.middleware import Invisibility, TellTime
 from segue.agent.scripted import ScriptedChatModel
 from segue.core.autonomy.local_time import LocalClock
 from segue.errors import UsageError
@@ -140,3 +142,18 @@ async def test_the_clock_counts_in_the_token_budget(checkpoints: Checkpoints) ->
     too_long = Run.of("word " * 110, ids, agent_id="guide", clock=clock)
     with pytest.raises(UsageError, match="The request needs about"):
         [event async for event in agent.run(too_long)]
+
+
+async def test_a_system_message_of_blocks_keeps_them(checkpoints: Checkpoints) -> None:
+    """One of them may tell the provider how much of the request to cache."""
+    block = {"type": "text", "text": PROMPT, "cache_control": {"type": "ephemeral"}}
+    model, ids = ScriptedChatModel(script=["Hi."]), SnowflakeGenerator(node=1)
+    prompt = SystemMessage([block])
+    graph = create_agent(model, system_prompt=prompt, middleware=[TellTime(), Invisibility()])
+    config = AgentConfig(id="guide", graph=graph)
+    agent = LangGraphAgent(config, build_graph(config), checkpoints)
+    run = Run.of("Hello.", ids, agent_id="guide", clock=LocalClock(START, "UTC"))
+    assert [event async for event in agent.run(run)]
+    now = {"type": "text", "text": "Now: Friday, 15 January 2027, 08:00 (UTC)."}
+    assert model.seen[0][0].content == [block, now]
+    assert prompt.content == [block]

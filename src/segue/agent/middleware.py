@@ -165,6 +165,10 @@ class TellTime(AgentMiddleware[Any, Any, Any]):
 
 def with_system_part(request: Request, part: str) -> Request:
     """The request with a text at the end of its one system message."""
+    system = request.system_message
+    if system is not None and isinstance(system.content, list):  # it may mark what is cached
+        blocks = [*system.content, {"type": "text", "text": part}]
+        return request.override(system_message=system.model_copy(update={"content": blocks}))
     texts = [text for text in (request.system_prompt, part) if text]
     return request.override(system_message=SystemMessage("\n\n".join(texts)))
 
