@@ -273,3 +273,27 @@ def test_what_makes_no_graph_is_refused_in_words(given: Any, said: str) -> None:
     """The error names the agent and says what was expected."""
     with pytest.raises(UsageError, match=rf"agent 'mine': .*{said}"):
         load_graph(given, "agent 'mine'")
+
+
+class Asked(TypedDict):
+    question: str
+
+
+def test_a_graph_that_takes_no_messages_is_refused() -> None:
+    """LangGraph would drop what the user wrote, and the graph would answer nothing of it."""
+    builder: StateGraph[Any, Any, Any] = StateGraph(State, input_schema=Asked)
+    nodes: list[Any] = [("answer", saying(AIMessage("Yes.")))]
+    builder.add_sequence(nodes).add_edge(START, "answer")
+    with pytest.raises(UsageError, match=r"no `messages` as its input.*has: question"):
+        load_graph(builder, "agent 'mine'")
+
+
+@pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after"])
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_graph_with_breakpoints_is_refused(where: str, depth: int) -> None:
+    """It would stop there for ever, with half of its work as the reply."""
+    stop: dict[str, Any] = {where: "*"}
+    stops = graph_of(saying(AIMessage("Yes."))).compile(**stop)
+    given = graph_of(stops) if depth else stops
+    with pytest.raises(UsageError, match="without, and call interrupt"):
+        load_graph(given, "agent 'mine'")

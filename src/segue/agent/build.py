@@ -115,7 +115,30 @@ def load_graph(given: Any, whose: str) -> Graph:
             f"{whose}: the graph has no `messages` in its state; it has: "
             f"{', '.join(sorted(found.stream_channels_list)) or 'nothing'}."
         )
+    _check_input(found, whose)
+    _check_breakpoints(found, whose)
     return found
+
+
+def _check_input(graph: Graph, whose: str) -> None:
+    """LangGraph silently drops input that the schema does not name."""
+    builder = getattr(graph, "builder", None)
+    if builder is not None and MESSAGES not in (taken := builder.schemas[builder.input_schema]):
+        raise UsageError(
+            f"{whose}: the graph takes no `messages` as its input, so it would not get what users "
+            f"write; its input_schema has: {', '.join(sorted(taken))}. Add `messages` to it."
+        )
+
+
+def _check_breakpoints(graph: Graph, whose: str) -> None:
+    """A graph that stops at one asks nothing that a user could answer, and would never go on."""
+    graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
+    own = [each for each in graphs if isinstance(each, Pregel)]
+    if any(each.interrupt_before_nodes or each.interrupt_after_nodes for each in own):
+        raise UsageError(
+            f"{whose}: the graph was compiled with interrupt_before or interrupt_after; compile it "
+            "without, and call interrupt() with a question where a person is to decide."
+        )
 
 
 def _call_factory(function: Callable[..., Any], whose: str) -> Any:
