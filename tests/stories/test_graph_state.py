@@ -180,6 +180,33 @@ async def test_state_that_is_too_large_fails_the_turn_and_stays_as_it_was(stage:
         assert await last(world, thread) == "1 1"
 
 
+class Handle(MessagesState):
+    handle: Any
+
+
+class Connection:
+    """Such as an open file or a client, which no database takes."""
+
+
+@pytest.mark.parametrize(("value", "words"), [(Connection(), "Connection"), (2**70, "64-bit")])
+async def test_state_that_cannot_be_stored_fails_the_turn_and_is_named(
+    stage: Stage, value: Any, words: str
+) -> None:
+    """The error names the channel and the type, and where such a value belongs."""
+
+    def connect(state: Handle) -> dict[str, Any]:
+        del state
+        return {"messages": [AIMessage("Connected.")], "handle": value}
+
+    async with stage.world(agent_of(graph_of(Handle, connect))) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "Hi.")
+        [turn] = await world.journal.turns.list_of(thread)
+        assert turn.state == "failed"
+        for said in ("channel 'handle'", "cannot be stored", words, "UntrackedValue"):
+            assert said in (turn.error or "")
+
+
 @dataclass
 class Basket:
     pizzas: int

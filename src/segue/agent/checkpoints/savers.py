@@ -13,7 +13,7 @@ import asyncio
 import copy
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 import ormsgpack
@@ -191,7 +191,25 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
             self.has_begun_to_store = True
             await self._put_held(self._saver)
             self._held = None
-            await self._saver.aput_writes(stored, writes, task_id, task_path)
+            with self._naming_channels(writes):
+                await self._saver.aput_writes(stored, writes, task_id, task_path)
+
+    @contextmanager
+    def _naming_channels(self, writes: Sequence[tuple[str, Any]]) -> Iterator[None]:
+        """Around storing: `UsageError` for a value that cannot be stored, with its channel."""
+        try:
+            yield
+        except TypeError:
+            for channel, value in writes:
+                try:
+                    self.serde.dumps_typed(value)
+                except TypeError as error:  # it names a type and quotes no value
+                    raise UsageError(
+                        f"The graph's channel {channel!r} has a value that cannot be stored: "
+                        f"{error}. Keep it outside of the state, or mark the channel as an "
+                        "UntrackedValue."
+                    ) from error
+            raise
 
     # A node may call an inner graph without `await`; then it runs in its own thread.
 
