@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -223,6 +224,14 @@ async def test_a_key_speaks_for_its_own_user_alone(sqlite_stage: Stage) -> None:
         assert await world.journal.threads.list_newest() == []
         async with open_client(site.address, key, None) as client:
             assert (await RemoteThread.open(client, None, None)).user == "ann"
+
+
+async def test_a_web_page_is_no_segue_server() -> None:
+    """Many servers answer with one whatever they are asked."""
+    page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>"))
+    async with httpx.AsyncClient(transport=page, base_url="http://page") as client:
+        with pytest.raises(BackendError, match="without JSON; is it a Segue server"):
+            await RemoteThread.open(client, None, None)
 
 
 async def test_what_is_no_segue_server_is_told(sqlite_stage: Stage) -> None:

@@ -45,7 +45,10 @@ async def call(
     except httpx.TransportError as error:
         raise unavailable(client, error) from None
     await check(response)
-    return response.json() if response.content else None
+    try:
+        return response.json() if response.content else None
+    except ValueError:  # such as the page of another server
+        raise BackendError(f"{response.url} answers without JSON; is it a Segue server?") from None
 
 
 async def check(response: httpx.Response) -> None:
