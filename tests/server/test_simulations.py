@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -89,6 +90,17 @@ async def test_a_policy_that_changes_nothing_makes_no_difference(sqlite_stage: S
         made = await site.post(PLACE, {"scenario": "gone-silent", "policies": [{}, {}]})
         assert made["difference"] == ["Both policies do the same."]
         assert made["runs"][0] == made["runs"][1]
+
+
+async def test_a_module_of_the_working_directory_hides_none(
+    sqlite_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs beside a project's own `queue.py`; so does the process of a simulation."""
+    (tmp_path / "queue.py").write_text("raise RuntimeError('not this one')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    async with sqlite_stage.world() as world, patient_site(world.segue) as site:
+        made = await site.post(PLACE, {"scenario": "quiet-week", "policies": [{"enabled": False}]})
+    assert made["runs"][0]["totals"]["sent"] == 0
 
 
 async def test_a_policy_with_half_an_emoji_is_named(sqlite_stage: Stage) -> None:

@@ -134,7 +134,8 @@ def _chosen(own: Autonomy, policies: Sequence[Mapping[str, Any]]) -> list[Autono
 
 async def _run_apart(given: bytes) -> list[Json]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", _MODULE),
+        # `-P`: modules of the working directory hide none.
+        *(sys.executable, "-P", "-m", _MODULE),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
