@@ -160,6 +160,15 @@ def test_lists_and_tables_are_written_with_commas_or_as_json() -> None:
     assert eve.system_prompt == "[Be kind] and brief."
 
 
+def test_a_variable_of_a_program_keeps_its_case() -> None:
+    """Programs look for `API_KEY`, and get nothing of `api_key`."""
+    write("[agents.ada.mcp.files]\ncommand = 'files'")
+    [ada] = load_settings(environ={"SEGUE_AGENTS__ADA__MCP__FILES__ENV__API_KEY": "s3cret"}).agents
+    assert {name: each.get_secret_value() for name, each in ada.mcp["files"].env.items()} == {
+        "API_KEY": "s3cret"
+    }
+
+
 def test_agents_may_all_come_from_one_variable() -> None:
     """As JSON, where there is no file to write."""
     environ = {"SEGUE_AGENTS": '{"ada": {"model": "scripted"}, "bob": {}}'}

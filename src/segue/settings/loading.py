@@ -190,10 +190,18 @@ def _read_environment(
             typos.append(_unknown(name, rest[0], agents))
         else:
             agent = [ids[rest.pop(0)]] if top == "agents" and rest else []
-            values[top, *agent, *map(str.lower, rest)] = _parse(environ[name])
+            values[top, *agent, *_names(rest)] = _parse(environ[name])
     if unread:
         logger.warning("Variables that are not settings and were not read: %s", ", ".join(unread))
     return values, typos
+
+
+def _names(parts: Sequence[str]) -> Sequence[str]:
+    """The names of settings; the variables of an MCP server's program keep their case."""
+    match parts:
+        case ["MCP", server, "ENV", *own]:
+            return ["mcp", server.lower(), "env", *own]
+    return [*map(str.lower, parts)]
 
 
 def _unknown(name: str, part: str, known: Sequence[str]) -> str:
