@@ -1,6 +1,7 @@
 """Messages with large pictures: what is sent of them at once, and to whom, is bounded by bytes."""
 
 import asyncio
+import gc
 import json
 import threading
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic_core import to_json
+from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -17,7 +19,7 @@ from segue.server import responses
 from segue.server.middleware import RequestMiddleware
 from segue.server.responses import LARGE, encode, size_of
 from segue.simulate.world import Stage, World
-from tests.runtime.scenes import always
+from tests.runtime.scenes import Held, always, lines
 from tests.server.clients import PATIENCE, Site, as_user, frames_until, site_of
 from tests.server.test_timeouts import plain
 
@@ -282,3 +284,31 @@ async def half_sent(site: Site, path: str) -> AsyncIterator[None]:
         await writer.drain()
         await site.http.get("/healthz")
         yield
+
+
+async def test_a_stream_keeps_no_body(sqlite_stage: Stage) -> None:
+    """The picture that it answers is not held until its end, nor for others with the same key."""
+    held = Held()
+    async with (
+        sqlite_stage.world(models={"guide": lines(held)}) as world,
+        site_of(world.segue) as site,
+    ):
+        path = f"/api/threads/{await site.new_thread()}"
+        stream = {"Accept": "text/event-stream"}
+        sent = {"content": picture("0", PAGE_BYTES)}
+        async with site.http.stream("POST", f"{path}/messages", json=sent, headers=stream) as reply:
+            await held.asked.wait()
+            assert _bodies() == 0
+            async with site.socket(f"{path}/ws") as socket:
+                await socket.send('{"type": "ping"}')
+                await frames_until(socket, "pong")
+                held.go.set()
+                await reply.aread()
+                assert _bodies() == 0
+
+
+def _bodies() -> int:
+    """How many requests in memory have a large body."""
+    gc.collect()
+    found = [each for each in gc.get_objects() if isinstance(each, Request)]
+    return sum(len(getattr(each, "_body", b"")) > PAGE_BYTES for each in found)

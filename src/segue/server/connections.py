@@ -121,16 +121,24 @@ def live_connection(
             del count[user]
 
 
-async def _stream(request: Request, caller: CallerDep) -> AsyncIterator[LiveConnection]:
-    with live_connection(request, caller, "stream") as live:
+async def _bodiless(request: Request) -> HTTPConnection:
+    # A request keeps its body, which may have more than 10 MB, and a stream may last for days.
+    return HTTPConnection(request.scope)
+
+
+_BodilessDep = Annotated[HTTPConnection, Depends(_bodiless)]
+
+
+async def _stream(connection: _BodilessDep, caller: CallerDep) -> AsyncIterator[LiveConnection]:
+    with live_connection(connection, caller, "stream") as live:
         yield live
 
 
 async def _stream_if_accepted(
-    request: Request, caller: CallerDep, accept: Annotated[str, Header()] = "*/*"
+    connection: _BodilessDep, caller: CallerDep, accept: Annotated[str, Header()] = "*/*"
 ) -> AsyncIterator[LiveConnection | None]:
     is_stream = EVENT_STREAM in accept
-    with live_connection(request, caller, "stream") if is_stream else nullcontext() as live:
+    with live_connection(connection, caller, "stream") if is_stream else nullcontext() as live:
         yield live
 
 
