@@ -3,6 +3,7 @@ the agent writes of its own accord comes over `connect`.
 """
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from langgraph.types import interrupt
 from pydantic import TypeAdapter
 
 from segue.events import MessageDelta, MessageRetracted, MessageStored
+from segue.server.ag_ui.routes import RunIn
 from segue.server.ag_ui.runs import Run
 from segue.server.auth import new_key
 from segue.server.settings import ServerSettings
@@ -390,3 +392,15 @@ async def test_a_connection_counts(sqlite_stage: Stage) -> None:
         assert more.status_code == 429
         other = await site.http.post(RUN, json=body(user("Hi")), headers=as_user("bob"))
         assert other.status_code == 200
+
+
+async def test_a_listener_keeps_nothing_of_its_request(sqlite_stage: Stage) -> None:
+    """Clients send all messages that they have, with their pictures, and listen for days."""
+    async with (
+        sqlite_stage.world() as world,
+        site_of(world.segue) as site,
+        connected(site, messages=[user("Hi")]) as stream,
+    ):
+        await stream.until("RUN_FINISHED")
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, RunIn)]

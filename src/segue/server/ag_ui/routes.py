@@ -149,7 +149,7 @@ async def connect_agent(
 ) -> EventStream:
     """The conversation so far, and then each run in it, for as long as the client listens."""
     thread = await open_chat(segue, caller, agent_id, given.thread_id)
-    runs = _Runs(segue, thread, given)
+    runs = _Runs(segue, thread, given.thread_id, given.run_id)
     return EventStream(_lines(runs.listen(live), runs.snapshot, live), describe=_error_line)
 
 
@@ -179,10 +179,12 @@ async def _reply(
 class _Runs:
     """A listener's view of a conversation: each turn is a run."""
 
-    def __init__(self, segue: Segue, thread: Thread, given: RunIn) -> None:
+    def __init__(self, segue: Segue, thread: Thread, name: str, run_id: str) -> None:
+        """`name` is the client's for the conversation; `run_id` is that of its request."""
         self._segue = segue
         self._thread = thread
-        self._given = given
+        self._name = name
+        self._run_id = run_id
         self._run: Run | None = None
         # The user's messages since the last run began.
         self._said: list[BaseMessage] = []
@@ -207,7 +209,7 @@ class _Runs:
 
     def _history(self, question: Turn | None) -> Iterator[AgUiEvent]:
         """The messages so far, as a run of their own, since nothing may come outside of runs."""
-        run = Run(self._given.thread_id, self._given.run_id)
+        run = Run(self._name, self._run_id)
         yield run.start("history")
         yield SNAPSHOT
         if question is not None:
@@ -242,7 +244,7 @@ class _Runs:
             yield from self._run.tell(payload)
 
     def _open(self, turn_id: int, origin: str) -> AgUiEvent:
-        self._run = Run(self._given.thread_id, to_text(turn_id), self._shown)
+        self._run = Run(self._name, to_text(turn_id), self._shown)
         said, self._said = self._said, []
         return self._run.start(origin, map(message_of, said))
 
