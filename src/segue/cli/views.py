@@ -13,6 +13,7 @@ from segue.cli.output import Answer, AsJson, Limit, ThreadId, print_lines, print
 from segue.cli.target import Target, of_thread
 from segue.core.durations import parse_duration, show_duration
 from segue.core.text import one_line
+from segue.core.triggers import FIXED_PROMPTS
 from segue.errors import DeniedError, NotFoundError, UsageError
 from segue.insight.stats import build_query
 from segue.insight.views import Inspector
@@ -228,12 +229,11 @@ def stats(  # noqa: PLR0913 - each is an option
 
     async def work(segue: OfflineSegue) -> Json:
         found = (await segue.stats(query)).as_json()
-        known = [config.id for config in segue.settings.agents]
-        if agent is not None and agent not in known and not found["outcomes"]:
-            raise NotFoundError(
-                f"Unknown agent {agent!r:.60}: nothing of it is stored, and the settings have: "
-                f"{', '.join(known)}."
-            )
+        if not found["outcomes"]:
+            agents = segue.settings.agents
+            triggers = {*FIXED_PROMPTS, *(name for a in agents for name in a.autonomy.triggers)}
+            _check_known("agent", agent, [config.id for config in agents])
+            _check_known("trigger", trigger, sorted(triggers))
         return found
 
     found = target.look(
@@ -246,6 +246,14 @@ def stats(  # noqa: PLR0913 - each is an option
         window=query.window.total_seconds(),
     )
     return Answer(found, lambda: _print_csv(found) if as_csv else _print(found))
+
+
+def _check_known(what: str, name: str | None, known: Sequence[str]) -> None:
+    if name is not None and name not in known:
+        raise NotFoundError(
+            f"Unknown {what} {name!r:.60}: nothing of it is stored, and the settings have: "
+            f"{', '.join(known)}."
+        )
 
 
 def _print(found: Json) -> None:
