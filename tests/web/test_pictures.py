@@ -215,7 +215,7 @@ async def test_empty_locked_and_broken_views_fit_on_the_screen(
             await tab.say("Which chords first?")
             await tab.check_shows("Start with")
             await tab.page.get_by_role("button", name="Send").wait_for()
-    await tab.page.get_by_text("The server does not respond").wait_for()
+    await tab.page.get_by_text("Connection lost; reconnecting").wait_for()
     await tab.say("Are you there?")
     await tab.page.get_by_text("Not sent:").wait_for()
     await check_fits(tab, f"away-{screen}")
