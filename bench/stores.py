@@ -174,8 +174,8 @@ class SqliteStore(Store):
         self._raw.create_function("word_count", 1, lambda text: len(words_of(text)))
         self._raw.create_function("mark", 1, owner_mark)
         self._raw.execute(
-            "INSERT INTO indexed_messages (message, owner, word_count, words) "
-            "SELECT messages.rowid, mark(user_id), word_count(text), words(text) "
+            "INSERT INTO indexed_messages (message, thread_id, owner, word_count, words) "
+            "SELECT messages.rowid, thread_id, mark(user_id), word_count(text), words(text) "
             "FROM messages JOIN threads ON threads.id = thread_id WHERE visible = 1 ORDER BY 1"
         )
         self._raw.execute(create)

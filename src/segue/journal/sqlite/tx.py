@@ -35,8 +35,8 @@ _SCORE_WORDS: Final = """
 HITS: Final = """
     SELECT asked.key, doc, word_count
     FROM json_each(:terms) AS asked CROSS JOIN messages_terms ON term = asked.value
-    JOIN indexed_messages ON indexed_messages.message = doc
-    JOIN messages ON messages.rowid = doc JOIN threads ON threads.id = messages.thread_id
+    JOIN indexed_messages INDEXED BY indexed_threads ON indexed_messages.message = doc
+    JOIN threads ON threads.id = indexed_messages.thread_id
     WHERE threads.user_id = :user AND CASE WHEN :thread IS NULL
         THEN instr(threads.id, '/') = 0 ELSE threads.id = :thread END
 """
