@@ -128,6 +128,7 @@ async def search(made: Gallery, tab: Tab) -> None:
 
 async def keys(made: Gallery, tab: Tab) -> None:
     await welcome(made, tab)
+    await tab.page.evaluate("document.activeElement.blur()")  # in the composer it is a letter
     await tab.page.keyboard.press("?")
     await tab.page.get_by_role("heading", name="Keys", exact=True).wait_for()
 

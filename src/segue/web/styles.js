@@ -61,6 +61,7 @@ export const controls = css`
   button.link {
     border: 0; padding: 0; background: none; color: var(--accent); text-decoration: underline;
     text-underline-offset: 2px; text-decoration-thickness: 1px; line-height: inherit;
+    white-space: nowrap;
   }
   button.link:hover:not(:disabled) { background: none; text-decoration-thickness: 2px; }
   :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
@@ -74,6 +75,7 @@ export const controls = css`
     max-width: 100%;
   }
   select { appearance: auto; }
+  input { text-overflow: ellipsis; }
   ::placeholder { color: var(--dim); opacity: 1; }
   input[type="checkbox"], input[type="radio"] { accent-color: var(--accent); width: 16px; height: 16px; margin: 0; }
   a { color: var(--accent); text-underline-offset: 2px; }

@@ -35,6 +35,11 @@ export const appStyles = css`
     .frame, .frame.inspecting { grid-template-columns: minmax(0, 1fr); }
     .inspector, .inspect { display: none !important; }
     .frame.reading aside, .frame:not(.reading) .middle { display: none; }
+    .frame.first { display: flex; flex-direction: column; }
+    .frame.first aside { display: contents; }
+    .frame.first segue-threads { display: none; }
+    .frame.first .middle { display: flex; flex: 1; }
+    .frame.first .places { order: 1; background: var(--raised); }
     .back { display: block; }
     header { padding-left: 8px; }
   }

@@ -228,7 +228,7 @@ export class SegueConversation extends SegueElement {
     if (conversation) session?.stream?.send({ type: "typing", thread_id: conversation.id });
   }
 
-  focusComposer() {
+  focus() {
     /** @type {HTMLElement | null} */ (this.renderRoot.querySelector("segue-composer"))?.focus();
   }
 
