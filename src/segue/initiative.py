@@ -106,8 +106,13 @@ class Initiative(Conversations):
         return await reminders.list_of_user(check_text(user_id, "user_id"))
 
     async def cancel_reminder(self, reminder_id: int, *, user_id: str | None = None) -> Reminder:
-        """`NotFoundError` if no pending reminder has this id, or if it is not the given user's."""
-        return await self._open_system.reminders.cancel(reminder_id, user_id=user_id)
+        """Cancel a reminder that was not sent yet; `NotFoundError` if there is none with this id,
+        or if it is not the given user's.
+        """
+        cancelled = await self._open_system.reminders.cancel(reminder_id, user_id=user_id)
+        await self._open_system.runtime.turns.recheck(cancelled.thread_id)
+        self._deps.wakeups.turns.now()
+        return cancelled
 
     async def cancel_follow_ups(self, thread: Thread | str) -> list[Timer]:
         """Cancel planned follow-ups and continuations, and replies to triggers that were not shown

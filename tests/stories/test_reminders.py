@@ -129,6 +129,29 @@ async def test_stopping_a_reply_stops_no_reminder(stage: Stage, way: str) -> Non
         assert "Once upon a time." not in await w.heard("one")
 
 
+@pytest.mark.parametrize("when", [{"after": "1m"}, {"every": "FREQ=DAILY;BYHOUR=9;BYMINUTE=1"}])
+@pytest.mark.parametrize("way", ["cancelled", "asked"])
+async def test_a_reminder_that_is_not_wanted_any_more_is_not_sent(
+    stage: Stage, when: dict[str, str], way: str
+) -> None:
+    """Also if it came due before: it waits behind a reply, and the user has not seen it."""
+    slow = slowly(stage.clock, timedelta(minutes=2), "Once upon a time.")
+    async with world(stage, slow, then="Call mum now.") as w:
+        await start(w)
+        made = await w.segue.remind("one", "call mum", **when)
+        await w.say("one", "Tell me a story.")
+        await w.pass_time(seconds=90)
+        if way == "cancelled":
+            await w.segue.cancel_reminder(made.id)
+        else:
+            await w.segue.send("one", "Stop reminding me to call mum.")
+        await w.pass_time(days=2)
+        assert await sent(w) == []
+        assert "Once upon a time." in await w.heard("one")
+        with pytest.raises(NotFoundError):
+            await w.segue.cancel_reminder(made.id)
+
+
 async def test_a_recurring_reminder_waits_for_the_morning(stage: Stage) -> None:
     """Unless the setting says otherwise."""
     for quiet_hours, hour in ((True, "07"), (False, "05")):

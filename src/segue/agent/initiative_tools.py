@@ -159,10 +159,11 @@ def reminder_tools(journal: Journal, reminders: Reminders) -> list[BaseTool]:
         id: str, tool_call_id: Annotated[str, InjectedToolCallId]
     ) -> ToolMessage:
         """Cancel a reminder of this conversation by its id, as list_reminders names it."""
-        thread_id = required_run().thread_id
+        run = required_run()
+        turn_id = run.attempt[0]  # a reminder's own turn may end the series, and says so
 
         async def step() -> Reminder:
-            return await reminders.cancel(parse(id), thread_id=thread_id)
+            return await reminders.cancel(parse(id), but_turn=turn_id, thread_id=run.thread_id)
 
         return await _result("cancel_reminder", tool_call_id, step())
 

@@ -12,7 +12,7 @@ from segue.core.text import storable
 from segue.core.triggers import check_trigger_name
 from segue.errors import ConflictError, UsageError
 from segue.journal.batches import RisingIds, batch_of, settle_batch
-from segue.journal.queue import LIVE_TURNS
+from segue.journal.queue import LIVE_TURNS, void_turns
 from segue.journal.records import Decision, NewTimer, Thread, Timer, TimerKind, TimerState
 from segue.journal.rows import EARLIEST, aware, read_time_or_none, readable, values_of
 from segue.journal.threads import newest_of_thread, thread_of
@@ -56,6 +56,9 @@ _COUNTS: Final = f"""
     FROM threads WHERE threads.id = :thread
 """
 _LONGEST_WAIT: Final = timedelta(days=1)
+_UNSEEN: Final = f"SELECT id {LIVE_TURNS} AND shown_at IS NULL"
+# Reminders that fired, and that the user has not seen yet.
+_UNSENT: Final = f"kind = 'reminder' AND state = 'fired' AND turn_id IN ({_UNSEEN})"
 _CANCEL: Final = (
     "UPDATE timers SET state = 'cancelled', state_reason = :reason, owner = NULL, "
     "wake_at = NULL, updated_at = :now WHERE"
@@ -219,12 +222,32 @@ async def cancel_continuations(
 
 
 async def end_reminders(
-    tx: Tx, thread_id: str, reminders: Sequence[int], why: Sequence[Decision], now: datetime
-) -> None:
-    """Cancel those of the reminders that still wait in the thread."""
-    reason = next((reason for each in why for reason in each.reasons), None)
-    which = "thread_id = :thread AND kind = 'reminder' AND id = ANY(:ids)"
-    await cancel_timers(tx, which, reason, now, thread=thread_id, ids=[*reminders])
+    tx: Tx,
+    thread_id: str,
+    reminders: Sequence[int],
+    reason: str,
+    now: datetime,
+    but_turn: int | None = None,
+) -> list[Row]:
+    """Cancel those of the reminders that still wait in the thread, and void their turns that the
+    user has not seen yet, except `but_turn`.
+    """
+    sql = (
+        f"{_CANCEL} thread_id = :thread AND kind = 'reminder' AND id = ANY(:ids) "
+        f"AND ({_ALIVE} OR {_UNSENT}) RETURNING *"
+    )
+    values = {"thread": thread_id, "reason": storable(reason), "now": now}
+    rows = await tx.all(sql, **values, ids=[*reminders])
+    turns = {row["turn_id"] for row in rows if row["turn_id"]} - {but_turn}
+    unseen = await tx.all(f"{_UNSEEN} AND id = ANY(:turns)", thread=thread_id, turns=[*turns])
+    await void_turns(tx, thread_id, [row["id"] for row in unseen], reason, now)
+    return rows
+
+
+async def unsent_reminders(tx: Tx, thread_id: str) -> list[Timer]:
+    return readable(
+        Timer.of, await tx.all(f"SELECT * FROM timers WHERE {_UNSENT}", thread=thread_id)
+    )
 
 
 async def end_timer(

@@ -40,6 +40,7 @@ from segue.journal.queue import (
 )
 from segue.journal.records import (
     ANSWERED,
+    DROPPED,
     OVERTAKEN,
     WROTE,
     Accepted,
@@ -270,7 +271,8 @@ async def _record_wishes(tx: Tx, turn: Turn, arrival: Arrival, now: datetime) ->
     follow-ups are then re-checked.
     """
     if arrival.reminders:
-        await end_reminders(tx, turn.thread_id, arrival.reminders, arrival.decisions, now)
+        reason = next((r for each in arrival.decisions for r in each.reasons), DROPPED)
+        await end_reminders(tx, turn.thread_id, arrival.reminders, reason, now)
     if arrival.preferences:
         await merge_user_settings(tx, turn.user_id, arrival.preferences, now)
         if POSTPONING & arrival.preferences.keys():

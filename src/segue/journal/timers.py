@@ -31,12 +31,14 @@ from segue.journal.follow_ups import (
     check_counts,
     check_timer,
     count_follow_ups,
+    end_reminders,
     end_timer,
     find_equal,
     find_live,
     live_reminders,
     prepare_arming,
     record_decisions,
+    unsent_reminders,
 )
 from segue.journal.queue import NewTurn, is_void, queue_turn, queue_with_message, void_turns
 from segue.journal.records import (
@@ -304,14 +306,16 @@ class Timers(Part):
 
     @writes
     async def cancel_reminder(
-        self, tx: Tx, timer_id: int, reason: str, *, now: datetime
+        self, tx: Tx, timer_id: int, reason: str, *, now: datetime, but_turn: int | None = None
     ) -> Timer | None:
-        """Cancel a live reminder; None if there is none with this id."""
+        """Cancel a reminder that waits or was not seen yet; None if there is none with this id. Its
+        unseen turn is void, unless it is `but_turn`.
+        """
         sql = "SELECT thread_id FROM timers WHERE id = :id AND kind = 'reminder'"
         if (row := await tx.find(sql, id=timer_id)) is None:
             return None
         await lock_thread(tx, row["thread_id"])
-        rows = await cancel_timers(tx, "id = :id", reason, now, id=timer_id)
+        rows = await end_reminders(tx, row["thread_id"], [timer_id], reason, now, but_turn)
         return Timer.of(rows[0]) if rows else None
 
     @writes
@@ -376,6 +380,12 @@ class Timers(Part):
     ) -> list[Timer]:
         """The live reminders of a user, or of one of their threads, by their next time."""
         return await live_reminders(tx, user_id, thread_id, limit)
+
+    @reads
+    async def list_endable(self, tx: Tx, user_id: str, thread_id: str) -> list[Timer]:
+        """The reminders of a thread that wait, or that the user has not seen yet."""
+        waiting = await live_reminders(tx, user_id, thread_id)
+        return [*waiting, *await unsent_reminders(tx, thread_id)]
 
     @single_read
     async def list_pending(self, tx: Tx, *, limit: int = 50) -> list[Timer]:

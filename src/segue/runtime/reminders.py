@@ -127,14 +127,18 @@ class Reminders(TimerArmer):
         found = await self.journal.timers.list_reminders(user_id, limit=_LISTED)
         return [*map(Reminder.of, found)]
 
-    async def cancel(self, reminder_id: int, **owner: str | None) -> Reminder:
-        """Cancel a live reminder; `NotFoundError` if it is gone, or not of the given `owner`."""
+    async def cancel(
+        self, reminder_id: int, *, but_turn: int | None = None, **owner: str | None
+    ) -> Reminder:
+        """Cancel a reminder that waits or was not seen yet, with its turn unless that is
+        `but_turn`; `NotFoundError` if it is gone, or not of the given `owner`.
+        """
         missing = NotFoundError(f"There is no reminder {to_text(reminder_id)} that still waits.")
         timers, now = self.journal.timers, self.clock.now()
         timer = await timers.find(reminder_id)
         if any(each and getattr(timer, name, None) != each for name, each in owner.items()):
             raise missing
-        cancelled = await timers.cancel_reminder(reminder_id, DROPPED, now=now)
+        cancelled = await timers.cancel_reminder(reminder_id, DROPPED, now=now, but_turn=but_turn)
         if cancelled is None:
             raise missing
         return Reminder.of(cancelled)

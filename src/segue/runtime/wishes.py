@@ -58,7 +58,7 @@ async def _unwanted_reminders(deps: Deps, thread: Thread, request: UserRequest) 
     """The reminders of the thread that the request names; if it names none, those that recur."""
     if request.wish is not Wish.STOP_REMINDERS:
         return ()
-    live = await deps.journal.timers.list_reminders(thread.user_id, thread_id=thread.id)
+    found = await deps.journal.timers.list_endable(thread.user_id, thread.id)
     if request.about is None:
-        return tuple(timer.id for timer in live if is_recurring(timer))
-    return tuple(timer.id for timer in live if names_reminder(request.about, reminder_text(timer)))
+        return tuple(timer.id for timer in found if is_recurring(timer))
+    return tuple(timer.id for timer in found if names_reminder(request.about, reminder_text(timer)))

@@ -9,7 +9,15 @@ from langchain_core.messages import AIMessage
 
 from segue.errors import ConflictError
 from segue.journal.journal import Journal
-from segue.journal.records import DROPPED, NewTimer, NextTime, TimerKind, TimerState, TurnKind
+from segue.journal.records import (
+    DROPPED,
+    NewTimer,
+    NextTime,
+    TimerKind,
+    TimerState,
+    TurnKind,
+    TurnState,
+)
 from segue.testing.journal_contract.chat import HOUR, LEASE, NOW, Chat
 
 EVENT: dict[str, Any] = {"kind": TimerKind.EVENT, "trigger_type": "event"}
@@ -157,6 +165,25 @@ async def test_a_reminder_is_cancelled_by_its_id(chat: Chat, journal: Journal) -
     assert (cancelled.state, cancelled.state_reason) == (TimerState.CANCELLED, DROPPED)
     for timer_id in (reminder.id, event.id, 1):
         assert await cancel(timer_id, DROPPED, now=chat.now) is None
+
+
+@pytest.mark.parametrize("again", [None, NextTime(NOW + 9 * HOUR, {})], ids=["once", "series"])
+async def test_a_reminder_is_cancelled_with_its_unseen_turn(
+    chat: Chat, journal: Journal, again: NextTime | None
+) -> None:
+    """It fired, but the user has seen nothing of it; its own turn may also end it and go on."""
+    reminder = await chat.arm(key="r", **REMINDER)
+    turn = await chat.fired(await chat.take_timer(), again=again)
+    assert reminder.id in {t.id for t in await journal.timers.list_endable("ada", "chat")}
+    cancelled = await journal.timers.cancel_reminder(reminder.id, DROPPED, now=chat.now)
+    assert cancelled is not None
+    assert cancelled.state is TimerState.CANCELLED
+    assert (await journal.turns.get(turn.id)).state is TurnState.VOID
+    assert await journal.timers.list_endable("ada", "chat") == []
+    own = await chat.arm(key="own", **REMINDER)
+    turn = await chat.fired(await chat.take_timer(), again=again)
+    await journal.timers.cancel_reminder(own.id, DROPPED, now=chat.now, but_turn=turn.id)
+    assert (await journal.turns.get(turn.id)).state is TurnState.QUEUED
 
 
 @pytest.mark.parametrize("key", [None, "program:a"])
