@@ -76,6 +76,16 @@ def test_a_file_that_is_no_database(segue: Segue, tmp_path: Path) -> None:
     assert "FAIL  database: SQLite file" in result.stdout
 
 
+def test_what_retention_deletes_is_reported(segue: Segue, tmp_path: Path) -> None:
+    """With the time after which it goes; without retention there is no such line."""
+    file = write_config(tmp_path)
+    assert "retention" not in outcomes(segue)[1]
+    with file.open("a", encoding="utf-8") as settings:
+        settings.write('[retention]\nolder_than = "90d"\n')
+    line = "Deletes at each start and once a day: batches with no new message for 90 days."
+    assert f"ok    retention: {line}" in segue("doctor").stdout
+
+
 @pytest.mark.parametrize(
     ("version", "outcome", "code"), [(1, "warn", 0), (99, "fail", 1)], ids=["older", "newer"]
 )

@@ -165,6 +165,16 @@ def test_an_agent_with_a_graph_of_its_own_is_not_said_to_have_a_model() -> None:
     agents = [{"id": "echo", "graph": "echo:graph"}, {"id": "ada", "model": "scripted"}]
     lines = _greeting(Settings.parse({"agents": agents}, "settings"), "here", "http://x")
     assert "  agents   echo (own graph), ada (scripted)" in lines
+    assert not any("deletes" in line for line in lines)
+
+
+def test_the_greeting_names_what_is_deleted() -> None:
+    """An operator sees at the start what retention deletes, and after what time."""
+    settings = Settings.parse({"retention": {"older_than": "90d"}}, "settings")
+    assert (
+        "  deletes  batches with no new message for 90 days; at each start and once a day"
+        in _greeting(settings, "here", "http://x")
+    )
 
 
 async def history(address: str) -> list[str]:

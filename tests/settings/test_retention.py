@@ -56,6 +56,38 @@ def test_variables_set_it_too() -> None:
     assert policy.rules == [RetentionRule(older_than=MONTH, types=frozenset({TRIGGERED}))]
 
 
+@pytest.mark.parametrize("age", [90, 90.5, "90", "+90", "30s", "59m", timedelta(seconds=90)])
+def test_an_age_has_its_unit_and_is_an_hour_or_more(age: Any) -> None:
+    """`90` is not read as 90 seconds, after which the next start would delete nearly everything."""
+    expected = (
+        r"retention\..*older_than: got .*; expected a length of time with its unit "
+        r"\('36h', '90d', '52 weeks'\), at least 1h, or 'none'\."
+    )
+    for retention in ({"older_than": age}, {"by_type": {"system_trigger": {"older_than": age}}}):
+        with pytest.raises(UsageError, match=expected):
+            rules(retention)
+    assert rules({"older_than": "1h"}) == [
+        RetentionRule(older_than=timedelta(hours=1), types=frozenset(BatchType))
+    ]
+
+
+def test_what_is_deleted_can_be_read() -> None:
+    """Each rule in plain English; nothing if nothing ever is."""
+    assert Settings().retention.deleted is None
+    settings = Settings(
+        retention={  # type: ignore[arg-type]  # as in a file
+            "older_than": "90d",
+            "keep_last": 20,
+            "by_type": {"system_trigger": {"older_than": "36h"}, "continuation": {"keep_last": 3}},
+        }
+    )
+    assert settings.retention.deleted == (
+        "user_request, agent_to_agent batches with no new message for 90 days except the last 20 "
+        "of each thread; system_trigger batches with no new message for 1 day and 12 hours; "
+        "continuation batches except the last 3 of each thread"
+    )
+
+
 @pytest.mark.parametrize(
     "wrong", [{"followup": {}}, {"system_trigger": {"older_than": "0d"}}, {"system_trigger": 30}]
 )

@@ -91,6 +91,9 @@ async def _diagnose(place: Place, *, is_live: bool) -> list[Diagnosis]:
         return [*found[:-1], replace(found[-1], fix="docs/settings.md lists all settings.")]
     agents = ", ".join(agent.id for agent in settings.agents)
     found = [Diagnosis("settings", "ok", f"Valid. Agents: {agents}.")]
+    if (deleted := settings.retention.deleted) is not None:
+        detail = f"Deletes at each start and once a day: {deleted}."
+        found.append(Diagnosis("retention", "ok", detail))
     found += [each async for each in _check_database(settings)]
     for agent in settings.agents:
         found += _check_agent(agent)

@@ -116,6 +116,8 @@ def _greeting(settings: Settings, place: str, address: str) -> list[str]:
         f"  routes   {here}/docs",
         "  stop     Ctrl-C",
     ]
+    if (deleted := settings.retention.deleted) is not None:
+        lines.insert(3, f"  deletes  {deleted}; at each start and once a day")
     if any(agent.model == "local" and agent.graph is None for agent in settings.agents):
         lines.append(f"The model 'local' is {LOCAL_MODEL_NOTE}.")
     if note := note_on_first_try(settings):

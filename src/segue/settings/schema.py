@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
-from segue.core.durations import OR_NONE, Duration
+from segue.core.durations import OR_NONE, Duration, show_duration
 from segue.errors import UsageError
 
 _TYPES: Final[Mapping[Any, str]] = {
@@ -122,8 +122,13 @@ def _bounds(given: Any) -> Iterator[str]:
     for each in given.metadata if isinstance(given, FieldInfo) else ():
         for name, text in _BOUNDS.items():
             if (bound := getattr(each, name, None)) is not None:
-                number = bound.total_seconds() if isinstance(bound, timedelta) else bound
-                yield text.format(f"{number:g}")
+                yield text.format(_show_bound(bound))
+
+
+def _show_bound(bound: Any) -> str:
+    if isinstance(bound, timedelta):
+        return show_duration(bound) if bound else "0"
+    return f"{bound:g}"
 
 
 def _listed(values: Any) -> str:

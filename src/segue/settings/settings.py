@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from segue.core.autonomy.local_time import find_zone
-from segue.core.durations import OR_NONE, Duration
+from segue.core.durations import OR_NONE, Duration, say_duration
 from segue.core.metadata import BatchType
 from segue.core.retention import RetentionPolicy, RetentionRule
 from segue.core.triggers import TriggerType
@@ -166,10 +166,18 @@ def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
     return agents
 
 
+# Strict: a bare number would mean seconds, and the next start would delete nearly everything.
+_Age = Annotated[
+    Duration,
+    Field(strict=True, ge=timedelta(hours=1)),
+    Expected("a length of time with its unit ('36h', '90d', '52 weeks')"),
+]
+
+
 class TypeRetention(Config):
     """How long batches of one type are kept; for ever if neither is set."""
 
-    older_than: Annotated[Span | None, OR_NONE] = None
+    older_than: Annotated[_Age | None, OR_NONE] = None
     """Delete batches of the type with no new message for this long; `none` means at any age."""
     keep_last: Annotated[Count | None, OR_NONE] = None
     """Number of each thread's newest batches of the type that are kept at any age."""
@@ -178,7 +186,7 @@ class TypeRetention(Config):
 class RetentionSettings(Config):
     """How long batches are kept; off unless an age or a number is set."""
 
-    older_than: Annotated[Span | None, OR_NONE] = None
+    older_than: Annotated[_Age | None, OR_NONE] = None
     """Delete batches with no new message for this long; `none` means at any age."""
     keep_last: Annotated[Count | None, OR_NONE] = None
     """Number of each thread's newest batches that are kept at any age; `none` means one."""
@@ -203,6 +211,22 @@ class RetentionSettings(Config):
             if types and (part.older_than is not None or part.keep_last is not None)
         ]
         return RetentionPolicy(rules) if rules else None
+
+    @property
+    def deleted(self) -> str | None:
+        """What is deleted, in plain English; None if nothing ever is."""
+        policy = self.policy
+        return None if policy is None else "; ".join(map(_say_rule, policy.rules))
+
+
+def _say_rule(rule: RetentionRule) -> str:
+    types = [kind.value for kind in BatchType if kind in rule.types]
+    parts = ["batches" if len(types) == len(BatchType) else f"{', '.join(types)} batches"]
+    if rule.older_than is not None:
+        parts.append(f"with no new message for {say_duration(rule.older_than)}")
+    if rule.keep_last is not None:
+        parts.append(f"except the last {rule.keep_last} of each thread")
+    return " ".join(parts)
 
 
 def _check_services(services: tuple[str, ...]) -> tuple[str, ...]:
