@@ -230,7 +230,11 @@ async def test_preferences_are_set_at_a_database_and_a_server_alike(
     assert [*json.loads(left.stdout)["preferences"]] == ["snoozed_until"]
     ever = await asyncio.to_thread(segue, "preferences", "ann", "--snooze", "9999999d", *at)
     assert ever.exit_code == 0, ever.stderr
-    ended = await asyncio.to_thread(segue, "preferences", "ann", "--snooze", "off", *at)
+    until = ("--zone", "Europe/Berlin", "--snooze", "2037-01-15T08:00Z")
+    named = await asyncio.to_thread(segue, "preferences", "ann", *until, *at)
+    assert re.search(r"snoozed_until\s+2037-01-15 09:00:00 Europe/Berlin", named.stdout)
+    undone = ("--snooze", "off", "--zone", "default")
+    ended = await asyncio.to_thread(segue, "preferences", "ann", *undone, *at)
     assert "No preference is set." in ended.stdout
 
 

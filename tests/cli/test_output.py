@@ -1,10 +1,11 @@
 """What commands print of what users said: words, and nothing that a terminal obeys."""
 
 import sys
+import time
 
 import pytest
 
-from segue.cli.output import print_error, print_json, print_lines, print_table
+from segue.cli.output import print_error, print_json, print_lines, print_table, when_of_user
 
 # Clear the screen, write to the clipboard, hide a link, C1's way to begin the same, and turn the
 # text around.
@@ -25,6 +26,27 @@ def test_a_table_cannot_steer_the_terminal(
     assert f"ann{LEFT}" in shown
     assert f"Hi{LEFT} 👩‍👧 می‌خواهم" in shown
     assert not set("\x1b\x07\x9b\x7f\u202e\u2066") & set(shown)
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("Europe/Berlin", "2026-11-20 09:00:00 Europe/Berlin"),
+        ("America/Lima", "2026-11-20 03:00:00 America/Lima"),
+        (None, "2026-11-20 17:00:00 JST"),
+    ],
+)
+def test_a_users_time_names_its_zone(
+    monkeypatch: pytest.MonkeyPatch, zone: str | None, shown: str
+) -> None:
+    """It is on the user's clock, or on this machine's if the user has set no zone."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert when_of_user("2026-11-20T08:00:00Z", {"time_zone": zone}) == shown
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_lines_json_and_errors_cannot_either(capsys: pytest.CaptureFixture[str]) -> None:

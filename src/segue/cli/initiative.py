@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import typer
 
-from segue.cli.output import Answer, ThreadId, UserOfKey, print_table, when
+from segue.cli.output import Answer, ThreadId, UserOfKey, print_table, when, when_of_user
 from segue.cli.target import Target, of_thread
 from segue.core.autonomy.local_time import after
 from segue.core.durations import parse_duration
@@ -208,15 +208,15 @@ def preferences(  # noqa: PLR0913  # each is an option of the command
 
 
 def _print(found: dict[str, Any]) -> None:
-    rows = [(name, _shown(name, value)) for name, value in sorted(found.items())]
+    rows = [(name, _shown(name, value, found)) for name, value in sorted(found.items())]
     print_table(("preference", "value"), rows, nothing="No preference is set.")
 
 
-def _shown(name: str, value: Any) -> str:
+def _shown(name: str, value: Any, preferences: dict[str, Any]) -> str:
     if name == "quiet_hours":
         return f"{value['start']} to {value['end']}" if value else "off"
     if name == "snoozed_until":
-        return when(value)
+        return when_of_user(value, preferences)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -8,7 +8,7 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
+from segue.core.autonomy.local_time import find_zone
 from segue.core.text import exact_json, harmless
 from segue.errors import NotFoundError, SegueError, UsageError
 
@@ -242,3 +243,12 @@ def when(moment: datetime | str | None) -> str:
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def when_of_user(moment: datetime | str, preferences: Mapping[str, Any]) -> str:
+    """A time on the user's clock, with its zone; that of this machine if the user has set none."""
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    zone = find_zone(preferences.get("time_zone"))
+    local = moment.astimezone(zone)
+    return f"{local:%Y-%m-%d %H:%M:%S} {zone or local.tzname()}"

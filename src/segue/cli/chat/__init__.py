@@ -22,7 +22,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from segue.cli.chat.screen import Front, Pipe, Screen, Terminal
 from segue.cli.chat.threads import ChatThread, LocalThread, RemoteThread
 from segue.cli.client import open_client
-from segue.cli.output import FAILED, Key, program, when
+from segue.cli.output import FAILED, Key, program, when_of_user
 from segue.cli.target import Place, Target
 from segue.errors import SegueError, UsageError
 from segue.events import QuestionAsked, TurnFailed
@@ -287,7 +287,7 @@ def _note_on(preferences: Mapping[str, Any]) -> str:
     if preferences.get("opted_out"):
         return f"Agents no longer write to you first. {_UNDO}"
     if until := preferences.get("snoozed_until"):
-        return f"No agent writes to you first before {when(until)}. {_UNDO}"
+        return f"No agent writes to you first before {when_of_user(until, preferences)}. {_UNDO}"
     return "Agents may write to you first."
 
 
