@@ -267,12 +267,16 @@ async def let_wait_again(tx: Tx, turn_id: int, until: datetime, now: datetime) -
 
 
 async def find_equal(tx: Tx, thread: Thread, timer: NewTimer) -> Timer | None:
-    """The timer with this key in the thread, in any state; of reminders also a live one with the
-    same text at the same time, or `after` the same time and due within a minute of it.
+    """The timer with this key in the thread, in any state; of an event, in any of the user's
+    threads; of reminders also a live one with the same text at the same time, or `after` the same
+    time and due within a minute of it.
     """
     if timer.key is not None:
-        sql = "SELECT * FROM timers WHERE thread_id = :thread AND key = :key"
-        if row := await tx.find(sql, thread=thread.id, key=storable(timer.key)):
+        sql = "SELECT * FROM timers WHERE user_id = :user AND key = :key"
+        if timer.kind is not TimerKind.EVENT:
+            sql += " AND thread_id = :thread"
+        values = {"user": thread.user_id, "key": storable(timer.key), "thread": thread.id}
+        if row := await tx.find(sql + " ORDER BY id LIMIT 1", **values):
             return Timer.of(row)
     if timer.kind is not TimerKind.REMINDER or (wanted := _identity(timer.payload)) is None:
         return None

@@ -93,8 +93,9 @@ class Removal(Part):
 
         The thread's newest batch and unfinished ones stay. Title, preview and count follow what is
         left. Turns, timers, effects, decisions, summaries and memories stay; a question to a person
-        and the answer go from a turn, and so do the texts of a webhook, and the prompt, data or
-        text of ended timers that began a removed batch. Call `wipe` after the last call.
+        and the answer go from a turn, and so do the texts of a webhook, the words of a decision
+        about a removed batch, and what was to be said by ended timers that began a removed batch,
+        or none and are older than what is left. Call `wipe` after the last call.
         """
         thread = await lock_thread(tx, thread_id, alone=True)
         # Checked again: the thread may have new messages since the batches were chosen.
@@ -191,7 +192,7 @@ async def _remove(tx: Tx, thread_id: str, batches: Sequence[int]) -> int:
     of_batches = "WHERE thread_id = :thread AND batch = ANY(:batches)"
     sql = f"SELECT id, payload FROM turns {of_batches} AND payload LIKE '%answer%'"
     for row in await tx.all(sql, **place):
-        payload = {k: v for k, v in _payload_of(row).items() if k != "answer"}
+        payload = {k: v for k, v in _json_of(row["payload"]).items() if k != "answer"}
         await tx.change("turns", row["id"], payload=to_json(payload))
     sql = f"""UPDATE turns SET ending = NULL {of_batches} AND ending LIKE '%"questions"%'"""
     await tx.run(sql, **place)
@@ -200,24 +201,36 @@ async def _remove(tx: Tx, thread_id: str, batches: Sequence[int]) -> int:
         WHERE t.thread_id = :thread AND t.batch = ANY(:batches)
     """
     for row in await tx.all(sql, **place):
-        payload = _payload_of(row) | {"messages": []}
+        payload = _json_of(row["payload"]) | {"messages": []}
         await tx.change("effects", row["id"], payload=to_json(payload))
-    # The key stays, so that a request is still made once.
+    of_turns = f"turn_id IN (SELECT id FROM turns {of_batches})"
     sql = (
-        "UPDATE timers SET payload = '{}' WHERE thread_id = :thread AND wake_at IS NULL "
-        f"AND turn_id IN (SELECT id FROM turns {of_batches})"
+        "SELECT id, facts FROM decisions "
+        f"""WHERE thread_id = :thread AND {of_turns} AND facts LIKE '%"words"%'"""
     )
+    for row in await tx.all(sql, **place):
+        facts = {k: v for k, v in _json_of(row["facts"]).items() if k != "words"}
+        await tx.change("decisions", row["id"], facts=to_json(facts))
+    removed = await tx.run(f"DELETE FROM messages {of_batches}", **place)
+    # The key stays, so that a request is still made once. The reason of a continuation is the
+    # agent's own.
+    sql = f"""
+        UPDATE timers SET payload = '{{}}',
+            reason = CASE WHEN kind = 'continuation' THEN NULL ELSE reason END
+        WHERE thread_id = :thread AND wake_at IS NULL AND ({of_turns} OR batch = ANY(:batches)
+            OR turn_id IS NULL AND id < (SELECT min(batch) FROM messages WHERE thread_id = :thread))
+    """
     await tx.run(sql, **place)
-    return await tx.run(f"DELETE FROM messages {of_batches}", **place)
+    return removed
 
 
-def _payload_of(row: Row) -> dict[str, Any]:
+def _json_of(text: str) -> dict[str, Any]:
     """Empty if it cannot be read: what it holds has to leave as well."""
     try:
-        payload = json.loads(row["payload"])
+        found = json.loads(text)
     except ValueError:
         return {}
-    return payload if isinstance(payload, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 async def _nested_in(tx: Tx, thread: Thread, batches: Collection[int]) -> dict[str, list[int]]:

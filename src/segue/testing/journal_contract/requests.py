@@ -50,6 +50,16 @@ async def test_of_equal_keys_at_once_one_is_new(crowd: list[Chat]) -> None:
     assert not (await crowd[0].arm(HOUR, key="program:a")).is_new
 
 
+async def test_an_event_is_told_once_in_all_threads_of_its_user(crowd: list[Chat]) -> None:
+    """Two processes get it at once, and another thread is the newest for each of them."""
+    here = [await chat.another(f"thread-{n}") for n, chat in enumerate(crowd)]
+    armed = await asyncio.gather(*(each.arm(HOUR, key="event:a", **EVENT) for each in here))
+    assert sum(timer.is_new for timer in armed) == 1
+    assert len({timer.id for timer in armed}) == 1
+    bobs = await crowd[0].another("bobs", user_id="bob")
+    assert (await bobs.arm(HOUR, key="event:a", **EVENT)).is_new
+
+
 async def test_a_reminder_that_is_asked_for_again_is_one(chat: Chat) -> None:
     """Within a minute, the same text after the same duration is a repeated request."""
     soon = {"text": "call mum", "schedule": {**ONCE, "after": 1200.0}}

@@ -7,7 +7,16 @@ from langchain_core.messages import AIMessage, ToolMessage
 from segue.core.metadata import BatchType
 from segue.core.snowflake import MAX_ID
 from segue.journal.journal import Journal
-from segue.journal.records import NewEffect, NextTime, TimerKind, TimerState, nested_id
+from segue.journal.records import (
+    DROPPED,
+    Decision,
+    NewEffect,
+    NewTimer,
+    NextTime,
+    TimerKind,
+    TimerState,
+    nested_id,
+)
 from segue.journal.retention import Removed
 from segue.testing.journal_contract.chat import HOUR, Chat, texts
 
@@ -186,6 +195,44 @@ async def test_what_was_requested_is_made_once_however_old_its_batch(
     again = await chat.arm(key="program:a", payload={"prompt": "Once more."})
     assert (again.id, again.state, again.payload) == (told.id, TimerState.FIRED, {})
     assert [await journal.timers.find(timer.id) for timer in (reminder, event)] == [reminder, event]
+
+
+async def test_what_was_never_said_goes_with_what_is_older(journal: Journal, chat: Chat) -> None:
+    """A reminder that was cancelled has no batch of its own; it leaves with those before it."""
+    waits: dict[str, Any] = {"kind": TimerKind.REMINDER, "trigger_type": "reminder"}
+    for text in ("the mill", "the fair"):
+        latest = await chat.exchange()
+        reminder = await chat.arm(HOUR, key=text, payload={"text": text}, **waits)
+        await journal.timers.cancel_reminder(reminder.id, DROPPED, now=chat.now)
+        if text == "the mill":
+            old, batch = reminder, latest
+    await chat.exchange()
+    await journal.removal.remove_batches("chat", [batch])
+    found = [await journal.timers.find(each.id) for each in (old, reminder)]
+    assert [timer and timer.payload for timer in found] == [{}, {"text": "the fair"}]
+
+
+async def test_what_was_said_about_a_batch_goes_with_it(journal: Journal, chat: Chat) -> None:
+    """The agent's reason to go on later, and the words of a decider; the decisions stay."""
+    await chat.say()
+    lease = await chat.take_turn()
+    batch = lease.turn.batch
+    later = NewTimer(
+        "chat", chat.now + HOUR, kind=TimerKind.CONTINUATION, batch=batch, reason="mill"
+    )
+    words = {"trigger": "check_in", "words": "They like mills."}
+    decision = Decision(
+        chat.ids.next(), "chat", "plan", "nothing", ("No.",), words, None, lease.turn.id, chat.now
+    )
+    await chat.finish(lease, AIMessage("I go on later."), timers=[later], decisions=[decision])
+    await journal.timers.cancel("chat", DROPPED, ids=chat.ids, now=chat.now)
+    await chat.exchange()
+    [timer] = await journal.timers.list_of("chat", kinds=[TimerKind.CONTINUATION])
+    assert timer.reason == "mill"
+    assert await journal.removal.remove_batches("chat", [batch]) == Removed(1, 2)
+    [timer] = await journal.timers.list_of("chat", kinds=[TimerKind.CONTINUATION])
+    [kept] = [d for d in await journal.decisions.list_of("chat") if d.id == decision.id]
+    assert (timer.reason, kept.facts) == (None, {"trigger": "check_in"})
 
 
 async def test_a_recurring_reminder_outlives_what_it_said(journal: Journal, chat: Chat) -> None:
