@@ -77,6 +77,18 @@ async def test_an_answer_lets_the_graph_go_on(stage: Stage) -> None:
         assert (await world.journal.messages.load_batch(thread, first.batch)).is_complete
 
 
+async def test_a_stop_in_an_answer_is_a_stop(stage: Stage) -> None:
+    """Where the client sends all that a user writes as the answer, too."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            await world.segue.answer(turn, "Stop writing to me, please.")
+            await world.pass_time(PATIENCE * 2)
+        assert (await world.segue.get_user_preferences("ann"))["opted_out"] is True
+        assert await sent_at(world, thread) == []
+
+
 async def test_an_open_question_is_followed_up_and_the_answer_ends_that(stage: Stage) -> None:
     """While the agent waits for a decision, a follow-up on it is planned; the answer cancels it."""
     async with stage.world(waiter()) as world:

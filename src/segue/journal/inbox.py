@@ -147,11 +147,13 @@ class Inbox(Part):
         ids: SnowflakeSource,
         now: datetime,
         client_message_id: str | None = None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - it is frozen
     ) -> Turn:
         """Queue a turn that continues the batch of a waiting turn, with the answer as
         `payload["answer"]` and the ids of the questions as `payload["asked"]`.
 
-        As with a message, the epoch rises and follow-ups end. `UsageError` if there are several
+        As with a message, the epoch rises, follow-ups end, and the requests of the `arrival` are
+        applied; its other options are for messages. `UsageError` if there are several
         questions and the answer names none, `ConflictError` if the turn does not wait.
         """
         _check_answer(answer)
@@ -172,7 +174,9 @@ class Inbox(Part):
         if client_message_id is not None:
             payload["client_message_id"] = client_message_id
         new = NewTurn(asked.batch, TurnKind.REPLY, payload)
-        return await queue_turn(tx, thread, new, RisingIds(thread, ids, now))
+        turn = await queue_turn(tx, thread, new, RisingIds(thread, ids, now))
+        await _record_wishes(tx, turn, arrival, now)
+        return turn
 
     @reads
     async def find_sent(self, tx: Tx, thread_id: str, client_message_id: str) -> Turn | None:

@@ -6,6 +6,7 @@ reply, is refused, or is collected with the first. No strategy stops a reply tha
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -61,8 +62,7 @@ class Inbox:
         """Store a user's message, queue its reply, and void the follow-ups that were not seen."""
         deps, how = self._deps, strategy or self.strategy
         message = user_message(content)
-        request = read_request(text_of(message))
-        asked = await grant(deps, thread_id, request, ASKED[request.wish]) if request else Granted()
+        asked = await self._requests_of(thread_id, text_of(message))
         accepted = await deps.journal.inbox.accept(
             thread_id,
             message,
@@ -96,16 +96,31 @@ class Inbox:
     ) -> Turn:
         """Answer the question that a turn waits with."""
         deps = self._deps
+        given = answer.values() if isinstance(answer, Mapping) else [answer]
+        text = "\n".join(each for each in given if isinstance(each, str))
+        waiting = await deps.journal.turns.get(turn_id)
+        asked = await self._requests_of(waiting.thread_id, text)
         turn = await deps.journal.inbox.answer(
             turn_id,
             answer,
             ids=deps.ids,
             now=deps.clock.now(),
             client_message_id=client_message_id,
+            arrival=Arrival(
+                preferences=asked.preferences,
+                reminders=asked.reminders,
+                decisions=asked.decisions,
+            ),
         )
         await self._turns.recheck(turn.thread_id)
         await self._wake(turn)
         return turn
+
+    async def _requests_of(self, thread_id: str, text: str) -> Granted:
+        """The requests of the user in a text: to be left alone, or written to later or again."""
+        if (request := read_request(text)) is None:
+            return Granted()
+        return await grant(self._deps, thread_id, request, ASKED[request.wish])
 
     async def cancel(self, thread_id: str, only: int | None = None) -> list[Turn]:
         """Cancel a thread's turns, in any process, and its continuations; or `only` one turn."""
