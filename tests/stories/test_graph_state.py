@@ -293,6 +293,45 @@ async def test_a_question_keeps_the_state_and_its_answer_goes_on(stage: Stage) -
         assert await last(world, thread) == "yes: ['one', 'two', 'three']"
 
 
+class Trip(MessagesState):
+    cost: Annotated[int, operator.add]
+
+
+def book(state: Trip) -> dict[str, Any]:
+    return {} if state["messages"][-1].text == "more" else {"cost": 5}
+
+
+def agree(state: Trip) -> dict[str, Any]:
+    """Two questions beside the booking."""
+    if state["messages"][-1].text == "more":
+        return {}
+    return {"cost": len(f"{interrupt('The train?')}{interrupt('The hotel?')}")}
+
+
+def add_up(state: Trip) -> dict[str, Any]:
+    return {"messages": [AIMessage(f"{state['cost']} in all.")]}
+
+
+async def test_a_branch_beside_a_question_counts_once(stage: Stage) -> None:
+    """It ended before the answer came, and its step ends with the answer."""
+    builder = StateGraph(Trip)
+    for node in (book, agree, add_up):
+        builder.add_node(node)
+    builder.add_edge(BEGIN, "book")
+    builder.add_edge(BEGIN, "agree")
+    builder.add_edge(["book", "agree"], "add_up")
+    async with stage.world(agent_of(builder.compile())) as world:
+        thread = await new_thread(world)
+        await world.say(thread, "A trip, please.")
+        for _ in range(2):
+            [turn] = await world.journal.turns.list_of(thread, only_waiting=True)
+            await world.segue.answer(turn.id, "a")
+            await world.clock.settle()
+        assert await last(world, thread) == "7 in all."
+        await world.say(thread, "more")
+        assert await last(world, thread) == "7 in all."
+
+
 class Shop(MessagesState):
     item: str
     mood: str

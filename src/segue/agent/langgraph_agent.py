@@ -95,7 +95,7 @@ class LangGraphAgent:
             async with aclosing(self._answer(graph, given, config, run, events)) as answer:
                 async for event in answer:
                     yield event
-        if changes := await self._changes(events.values, run):
+        if changes := await self._changes(events, run):
             yield StateChanged(changes)
 
     async def _answer(
@@ -126,13 +126,18 @@ class LangGraphAgent:
         for message in events.at_end():
             yield message
 
-    async def _changes(self, values: Any, run: Run) -> dict[str, StateValue | None]:
+    async def _changes(self, events: GraphEvents, run: Run) -> dict[str, StateValue | None]:
         """The changes of the graph's state to store; none if the graph did not get that far."""
+        values, saver = events.values, self._savers[run.batch.id]
         if self._state is None or values is None:
             return {}
+        if events.has_question:
+            # Its values show what branches beside the question wrote; the step that the answer
+            # completes will write it.
+            values = await saver.last_values()
         if run.answer is not None and run.attempt:
             # A follow-up may have changed the state while the question waited.
-            values = self._state.rebase(values, run, *await self._savers[run.batch.id].own_steps())
+            values = self._state.rebase(values, run, *await saver.own_steps())
         return self._state.changes(values, run)
 
     async def forget(self, batch: int) -> None:

@@ -52,7 +52,7 @@ class GraphEvents:
         # Human messages of the graph that no other message follows yet.
         self._notes: list[BaseMessage] = []
         self._last: BaseMessage = run.batch.messages[-1]
-        self._has_question = False
+        self.has_question = False
         # By message, the first half of a character that a chunk ended in.
         self._halves: dict[str, str] = {}
         # The last state of the graph, as far as it is known.
@@ -85,7 +85,7 @@ class GraphEvents:
 
     def at_end(self) -> Iterator[MessageFinished]:
         """The tool's result, if a tool ended the run; `BackendError` if there is no answer."""
-        if self._has_question:
+        if self.has_question:
             return
         if self._notes:
             # Stored after the reply, it would make the batch look unanswered.
@@ -126,7 +126,7 @@ class GraphEvents:
 
     def _questions(self, interrupts: Sequence[Interrupt]) -> Iterator[Question]:
         for interrupt in interrupts:
-            self._has_question = True
+            self.has_question = True
             yield Question(interrupt.id, interrupt.value)
 
     def _fresh(self, messages: Iterable[BaseMessage]) -> Iterator[MessageFinished]:

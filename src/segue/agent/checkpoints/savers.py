@@ -125,6 +125,11 @@ class AttemptSaver(BaseCheckpointSaver[Any]):
         writes = [[(name, value) for _, name, value in c.pending_writes or ()] for c in chain[:-1]]
         return chain[0].checkpoint["channel_values"], writes
 
+    async def last_values(self) -> dict[str, Any]:
+        """The values after the last step that has ended."""
+        last = await self.aget_tuple({"configurable": {"thread_id": self._batch}})
+        return {} if last is None else last.checkpoint["channel_values"]
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         if config["configurable"].get("checkpoint_id") is None:
             own = [stored async for stored in self.alist(config)]
