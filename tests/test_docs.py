@@ -13,8 +13,11 @@ from runpy import run_path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
 import segue
+from segue.autonomy import Delays, judge
+from tests.histories import ticking_generator
 
 ROOT = Path(__file__).parent.parent
 # Each page with the number of its programs that show what they print.
@@ -89,6 +92,23 @@ def test_the_example_with_a_scheduler_of_its_own_waits_for_a_user_who_said_not_n
     companion.preferences = {"snoozed_until": until.isoformat()}
     asyncio.run(companion._fire("check_in", due_at, companion.epoch))
     assert armed == [("check_in", until, companion.epoch)]
+
+
+# As JavaScript, Python and a shell write them.
+SENT = re.compile(r'''(?:"human"|"user"), "?content"?: "(.+?)"|langgraph_chat\.py "(.+?)"''')
+
+
+@pytest.mark.parametrize(
+    "place", ["docs/clients.md", "examples/clients/README.md", "examples/clients/langgraph_chat.py"]
+)
+def test_what_the_clients_send_brings_a_follow_up(place: str) -> None:
+    """A reader who runs an example sees the agent speak first, whatever it replied."""
+    sent = {a or b for a, b in SENT.findall((ROOT / place).read_text(encoding="utf-8"))}
+    assert sent
+    for text in sent:
+        talk = [HumanMessage(text), AIMessage("Start with G and C.")]
+        [batch] = segue.group_batches(segue.stamp(talk, ticking_generator()))
+        assert judge(batch).plan(Delays()) is not None, text
 
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")

@@ -1,7 +1,7 @@
 """Sends one message to an agent and prints all replies: `pip install langgraph-sdk==0.4.14`.
 
     segue serve
-    python examples/clients/langgraph_chat.py "Which chords first?"
+    python examples/clients/langgraph_chat.py "I want to learn the guitar."
 
 It listens before it writes and stays open, so a follow-up appears by itself; Ctrl-C ends it.
 """

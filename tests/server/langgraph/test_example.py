@@ -27,7 +27,7 @@ async def test_the_example_prints_the_answer_and_the_follow_up(sqlite_stage: Sta
         asyncio.timeout(PATIENCE),
     ):
         program = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(PROGRAM), "Which chords first?", "guide"),
+            *(sys.executable, str(PROGRAM), "I want to learn the guitar.", "guide"),
             env={**os.environ, "SEGUE_URL": site.address},
             stdout=asyncio.subprocess.PIPE,
         )
