@@ -200,6 +200,32 @@ async def test_reminders_are_set_listed_and_cancelled_at_a_database_and_a_server
     assert (wrong.exit_code, "Write it like" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "command", [("remind", "call mum", "--after", "1h"), ("follow-up",), ("chat",)]
+)
+async def test_a_thread_that_a_server_does_not_find_may_be_another_users(
+    segue: Segue, stage: Stage, command: tuple[str, ...]
+) -> None:
+    """Without --user the error says how to name its user; with it, there is nothing to add."""
+    thread, _ = await play(stage)
+    name, *given = command
+    where = ("--thread", thread) if name == "chat" else (thread, *given)
+    async with (
+        stage.world(plain_agent("guide", name="Guide")) as world,
+        site_of(world.segue) as site,
+    ):
+        call = (name, *where, "--url", site.address)
+        for user, has_hint in (((), True), (("--user", "bob"), False)):
+            missing = await asyncio.to_thread(segue, *call, *user)
+            assert missing.exit_code == 2
+            assert "does not exist" in missing.stderr
+            assert ("name the user with --user." in missing.stderr) is has_hint
+    if name != "chat":
+        stored = ("--database", stage.database)
+        unknown = await asyncio.to_thread(segue, name, "nosuch", *given, *stored)
+        assert "name the user with --user." not in unknown.stderr
+
+
 async def test_preferences_are_set_at_a_database_and_a_server_alike(
     segue: Segue, stage: Stage
 ) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from segue.cli.output import Answer, ThreadId, UserOfKey, print_table, when, when_of_user
-from segue.cli.target import Target, of_thread
+from segue.cli.target import Target, of_thread, suggest_user
 from segue.core.autonomy.local_time import after
 from segue.core.durations import parse_duration
 from segue.core.snowflake import parse
@@ -69,7 +69,8 @@ def follow_up(  # noqa: PLR0913  # each is an option of the command
     wait = None if request.after is None else request.after.total_seconds()
     body = {**exact_json(request), "after": wait, "data": request.data}
     path = f"/api/threads/{quote(thread_id, safe='')}/follow-ups"
-    found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
+    with suggest_user(if_missing=target.url is not None and user is None):
+        found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     shown = f"Follow-up {found['id']} is {found['state']}, due {when(found['due_at'])}."
     if not found["is_new"]:
         shown += f" It was already requested as {once!r}; nothing was changed."
@@ -100,7 +101,8 @@ def remind(  # noqa: PLR0913  # each is an option of the command
 
     path = f"/api/threads/{quote(thread_id, safe='')}/reminders"
     body = {"text": text, "key": once, **given}
-    found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
+    with suggest_user(if_missing=target.url is not None and user is None):
+        found = target.call("POST", path, of_thread(thread_id, work), user=user, body=body)
     return Answer(found, lambda: typer.echo(f"Reminder {found['id']}: {found['description']}."))
 
 

@@ -1,7 +1,8 @@
 """How commands reach data: the database of the settings, or a server that returns the same JSON."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -95,6 +96,18 @@ class Target(Place):
                 return found["items"] if isinstance(found, dict) and "items" in found else found
 
         return asyncio.run(request(self.url))
+
+
+@contextmanager
+def suggest_user(*, if_missing: bool) -> Iterator[None]:
+    """If a server does not find a thread, suggest to name its user: each user has own threads."""
+    try:
+        yield
+    except NotFoundError as error:
+        if not if_missing:
+            raise
+        hint = "If it is another user's, name the user with --user."
+        raise NotFoundError(f"{error} {hint}") from None
 
 
 def _is_http(url: str) -> bool:

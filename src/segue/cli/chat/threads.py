@@ -21,6 +21,7 @@ import httpx
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from segue.cli.client import TIMEOUT, USER_HEADER, ServerUnavailable, call, check, unavailable
+from segue.cli.target import suggest_user
 from segue.core.messages import spoken_text
 from segue.core.metadata import MessageMetadata
 from segue.core.snowflake import parse
@@ -172,7 +173,8 @@ class RemoteThread:
         if thread_id is None:
             thread = await call(client, "POST", "/api/threads", {"agent_id": agent_id})
         else:
-            thread = await call(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
+            with suggest_user(if_missing=USER_HEADER not in client.headers):
+                thread = await call(client, "GET", f"/api/threads/{quote(thread_id, safe='')}")
         agents = await call(client, "GET", "/api/agents")
         names = {agent["id"]: agent["name"] for agent in agents["items"]}
         return cls(client, thread, names.get(thread["agent_id"], thread["agent_id"]), user)
