@@ -127,6 +127,22 @@ async def test_timers_without_a_thread_are_those_to_come_in_all(segue: Segue, st
     assert [timer["thread_id"] for timer in json.loads(one.stdout)] == [first]
 
 
+async def test_the_timers_of_a_thread_are_in_the_order_of_their_times(
+    segue: Segue, stage: Stage, tmp_path: Path
+) -> None:
+    """The last due first, whichever was set first."""
+    thread, _ = await play(stage)
+    (tmp_path / "segue.toml").write_text('[agents.guide]\nmodel = "scripted"\n', encoding="utf-8")
+    at = ("--database", stage.database)
+    for wait in ("3h", "1h", "2h"):
+        made = await asyncio.to_thread(segue, "remind", thread, "tea", "--after", wait, *at)
+        assert made.exit_code == 0, made.stderr
+    listed = await asyncio.to_thread(segue, "timers", thread, "--json", *at)
+    due = [timer["due_at"] for timer in json.loads(listed.stdout)]
+    assert len(due) == 4
+    assert due == sorted(due, reverse=True)
+
+
 async def test_a_table_in_a_pipe_has_no_padding(segue: Segue, stage: Stage) -> None:
     """A long message makes no other line longer, and each cell is found by its tab."""
     async with stage.world(models={"guide": always("Yes.")}) as world:

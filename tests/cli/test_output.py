@@ -5,7 +5,14 @@ import time
 
 import pytest
 
-from segue.cli.output import print_error, print_json, print_lines, print_table, when_of_user
+from segue.cli.output import (
+    counted,
+    print_error,
+    print_json,
+    print_lines,
+    print_table,
+    when_of_user,
+)
 
 # Clear the screen, write to the clipboard, hide a link, C1's way to begin the same, and turn the
 # text around.
@@ -47,6 +54,14 @@ def test_a_users_time_names_its_zone(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_one_thing_is_not_many() -> None:
+    """A count agrees with its noun."""
+    counts = [(1, "batch"), (2, "batch"), (0, "message"), (1, "token"), (1_000, "token")]
+    assert [counted(*given) for given in counts] == [
+        *("1 batch", "2 batches", "0 messages", "1 token", "1,000 tokens")
+    ]
 
 
 def test_lines_json_and_errors_cannot_either(capsys: pytest.CaptureFixture[str]) -> None:

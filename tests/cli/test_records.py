@@ -223,6 +223,7 @@ def test_the_context_is_what_the_model_would_get(shown: Shown, story: Thread) ->
     wanted = ["role", "system", "user", "agent", "tool", "agent", "trigger", "agent"]
     assert roles[: len(wanted)] == wanted
     assert "Nothing is left out." in printed
+    assert "tokens in 2 batches." in printed
     found = json.loads(shown("context", story.id, "--json"))
     assert found["tokens"] > 0
     assert [m["type"] for m in found["messages"]][:2] == ["system", "human"]

@@ -88,7 +88,7 @@ def test_the_policy_of_the_settings_is_shown_by_a_dry_run(
     result = segue("retain", "--dry-run", "--database", database)
     [row] = [line for line in result.stdout.splitlines() if thread in line]
     assert (row.split()[2], row.split()[-2:]) == ("1", ["1", "user_request"])
-    assert "1 batches with 2 messages would be deleted." in result.stdout
+    assert "1 batch with 2 messages would be deleted." in result.stdout
     assert heard(segue, thread, database) == ["One.", "Two.", "Three."]
 
 

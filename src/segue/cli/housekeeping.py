@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from segue.cli.output import Answer, ThreadId, print_lines, print_table, when
+from segue.cli.output import Answer, ThreadId, counted, print_lines, print_table, when
 from segue.cli.target import Place, of_thread
 from segue.core.batch import Batch
 from segue.core.compression import Strategy
@@ -218,6 +218,7 @@ def _print_removed(found: list[ThreadRemoval], *, is_dry_run: bool) -> None:
     headings = ("thread", "user", "batches", "messages", "from", "to", "types")
     print_table(headings, rows, nothing="Nothing is old enough to delete.")
     if found:
-        what = "would be deleted" if is_dry_run else "were deleted"
-        batches, messages = sum(e.batches for e in found), sum(e.messages for e in found)
-        typer.echo(f"{batches} batches with {messages} messages {what}.")
+        what = "would be deleted" if is_dry_run else "deleted"
+        batches = counted(sum(each.batches for each in found), "batch")
+        messages = counted(sum(each.messages for each in found), "message")
+        typer.echo(f"{batches} with {messages} {what}.")

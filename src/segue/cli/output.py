@@ -238,6 +238,13 @@ def print_lines(lines: Iterable[str]) -> None:
         typer.echo(harmless(line))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as `1 batch` or `1,000 messages`."""
+    if number != 1:
+        noun += "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}"
+
+
 def when(moment: datetime | str | None) -> str:
     """A time in this machine's time zone; empty for None."""
     if isinstance(moment, str):

@@ -9,7 +9,16 @@ from urllib.parse import quote
 
 import typer
 
-from segue.cli.output import Answer, AsJson, Limit, ThreadId, print_lines, print_table, when
+from segue.cli.output import (
+    Answer,
+    AsJson,
+    Limit,
+    ThreadId,
+    counted,
+    print_lines,
+    print_table,
+    when,
+)
 from segue.cli.target import Target, of_thread
 from segue.core.durations import parse_duration, show_duration
 from segue.core.text import one_line
@@ -98,7 +107,7 @@ def timers(
     limit: Limit = 50,
     target: Target,
 ) -> Answer:
-    """List a thread's planned and past follow-ups with their outcome, newest first.
+    """List a thread's planned and past follow-ups with their outcome, the last due first.
 
     Without a thread: the pending timers of all threads, soonest first.
     """
@@ -110,6 +119,7 @@ def timers(
         found = target.look("/api/admin/timers", load_pending, limit=limit)
     else:
         found = _list(target, thread_id, "timers", Inspector.list_timers, limit)
+        found.sort(key=lambda timer: datetime.fromisoformat(timer["due_at"]), reverse=True)
     own = ("thread_id", "agent_id") if thread_id is None else ()
     rows = (
         (
@@ -188,7 +198,8 @@ def _print_context(found: Mapping[str, Any]) -> None:
         state = ((s["channel"], str(s["bytes"]), s["value"]) for s in found["state"])
         print_table(("state", "bytes", "value"), state)
     cut = ", and there may be older ones that do not fit" if found["is_cut"] else ""
-    typer.echo(f"About {found['tokens']} tokens in {len(found['batches'])} batches{cut}.")
+    size = f"{counted(found['tokens'], 'token')} in {counted(len(found['batches']), 'batch')}"
+    typer.echo(f"About {size}{cut}.")
 
 
 Json = Mapping[str, Any]
