@@ -28,6 +28,8 @@ from segue.core.speech.sentences import sentences_of
 
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
+# Stands for "never stop", so that what is left of the sentence is read, but is not a stop.
+_TURNED: Final = " turned "
 _VALUE: Final = re.compile(r":\s+(\w+)\W*$")
 # Without width: a stop is one with such characters in it, too.
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
@@ -109,6 +111,7 @@ class Grammar:
         self.reports = whole_words(requests["reporting"], words)
         self.loose_stop = whole_words(requests["loose_stops"], words)
         self.veto = whole_words(requests["vetoes"], words)
+        self.turn = whole_words(requests["turns"], words)
         self.words = words_in(
             *(self.stop, self.command, self.later, self.goodbye, self.resume, self.loose_stop),
             *(self.invitation, self.reminder_stop, self.reminder_stop_of),
@@ -208,7 +211,7 @@ def says_goodbye(text: str) -> bool:
 
 def _requests_in(written: str) -> Iterator[UserRequest]:
     for grammar in grammars_for(written):
-        sentence = grammar.spelled(written)
+        sentence = grammar.turn.sub(_TURNED, grammar.spelled(written))
         reported, loose = False, _loose_request(sentence, grammar)
         about_reminders: UserRequest | None = None
         for clause in _clauses(sentence, grammar):
