@@ -212,6 +212,18 @@ async def test_a_reminder_survives_a_restart_and_says_that_it_is_late(stage: Sta
         assert any("suppress" in line for line in await told(w, "one", "gates"))
 
 
+async def test_after_a_long_outage_only_the_newest_time_counts(stage: Stage) -> None:
+    """Two mornings were missed, the second by ten minutes: it still comes."""
+    async with world(stage) as w:
+        await start(w)
+        await w.segue.remind("one", "breathe", every="FREQ=DAILY;BYHOUR=10")
+    await stage.clock.advance(timedelta(days=1, hours=1, minutes=10))
+    async with world(stage) as w:
+        await w.pass_time(minutes=1)
+        assert await sent(w) == ["16 Jan 09:10"]
+        assert '"meant_for": "Saturday 16 January 2027, 10:00"' in (await prompts(w))[0]
+
+
 async def test_a_recurring_reminder_that_was_not_sent_in_time_waits_for_its_next_time(
     stage: Stage,
 ) -> None:

@@ -7,7 +7,7 @@ recurring one. `keep_promise` sets a reminder that a reply promised without the 
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
@@ -219,6 +219,15 @@ def plan_firing(
         None if next_at is None else NextTime(next_at, kept),
         is_over=unanswered > autonomy.reminders.shelf_life,
     )
+
+
+def at_newer_time(timer: Timer, autonomy: Autonomy, now: datetime) -> Timer:
+    """The reminder; if it is too late for its time and came due again since, as due then."""
+    within = autonomy.reminders.late_again
+    if not is_recurring(timer) or now - timer.due_at <= within:
+        return timer
+    newer = schedule_of(timer).next_after(now - within)
+    return timer if newer is None or newer > now else replace(timer, due_at=newer)
 
 
 def skip_to(timer: Timer, now: datetime) -> datetime | None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Final
@@ -29,7 +30,7 @@ from segue.errors import ConflictError, NotFoundError, UnknownTrigger
 from segue.journal.records import Decision, Timer, TimerKind, TimerLease, TimerState
 from segue.runtime.deps import Deps, log_about, log_failure
 from segue.runtime.gatekeeper import GateCheck, Gatekeeper
-from segue.runtime.reminders import WORN_OUT, Firing, plan_firing, skip_to
+from segue.runtime.reminders import WORN_OUT, Firing, at_newer_time, plan_firing, skip_to
 from segue.settings.agents import Autonomy
 from segue.telemetry import count, span
 
@@ -74,6 +75,8 @@ class TimerWorker:
             prompt = _choose_prompt(timer, autonomy)
         except (NotFoundError, UnknownTrigger) as error:  # the settings have changed
             return await self._close(lease, str(error), now)
+        timer = at_newer_time(timer, autonomy, now)
+        lease = replace(lease, timer=timer)
         check = await self._gatekeeper.check(timer, autonomy, now)
         if not check.is_allowed:
             return await self._hold_back(lease, check, now)
