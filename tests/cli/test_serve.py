@@ -25,6 +25,8 @@ from tests.cli.conftest import Segue
 from tests.cli.in_process import chatting, serving
 from tests.cli.programs import PATIENCE, running, write_config
 
+HOOK = f"[server.hooks.shop]\nsecret = 'whsec_{'QUJD' * 8}'\n"
+
 
 def test_a_public_address_needs_a_key(segue: Segue, tmp_path: Path) -> None:
     """It says what to do before it has opened or made anything."""
@@ -114,6 +116,8 @@ def test_a_system_that_cannot_open_ends_with_one_line(
         ("[server]\nport = 70000", "segue.toml: server.port: got 70000"),
         ("[server]\nhots = 'x'", "did you mean host?"),
         ("database = ", "this is not TOML"),
+        (f"{HOOK}agent = 'bob'", "server.hooks.shop.agent: unknown agent 'bob'"),
+        (f"{HOOK}trigger = 'evnt'", "has no trigger 'evnt'; did you mean event?"),
     ],
 )
 def test_wrong_settings_are_told_with_their_place(

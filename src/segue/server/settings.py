@@ -1,16 +1,25 @@
 """The settings of the server: address, authentication and limits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from segue.core.durations import OR_NONE
-from segue.core.triggers import EVENT
+from segue.core.triggers import EVENT, TriggerType
 from segue.errors import UsageError
 from segue.settings import Settings
-from segue.settings.schema import FROM_TEXT, Config, Count, Expected, Span
+from segue.settings.schema import (
+    FROM_TEXT,
+    Config,
+    Count,
+    Expected,
+    Span,
+    did_you_mean,
+    error_at,
+)
 from segue.webhooks import standard_key
 
 _COLLECTOR = "a text that starts with 'https://' or 'http://'"
@@ -143,3 +152,24 @@ class ServedSettings(Settings):
 
     server: ServerSettings = ServerSettings()
     """Settings of `segue serve`."""
+
+    @model_validator(mode="after")
+    def _check_hooks(self) -> Self:
+        """Otherwise only the sender of the first event would learn of it."""
+        if wrong := [*self._wrong_hooks()]:
+            raise ValidationError.from_exception_data("server", wrong)
+        return self
+
+    def _wrong_hooks(self) -> Iterator[InitErrorDetails]:
+        agents = {agent.id: agent for agent in self.agents}
+        for name, hook in self.server.hooks.items():
+            place, agent = ("server", "hooks", name), hook.agent or self.agents[0].id
+            if agent not in agents:
+                yield error_at(
+                    f"unknown agent {agent!r}; {did_you_mean(agent, [*agents])}", *place, "agent"
+                )
+            elif hook.trigger not in (
+                own := [EVENT, *TriggerType, *agents[agent].autonomy.triggers]
+            ):
+                text = f"agent {agent!r} has no trigger {hook.trigger!r}"
+                yield error_at(f"{text}; {did_you_mean(hook.trigger, own)}", *place, "trigger")
