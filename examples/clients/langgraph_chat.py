@@ -6,6 +6,7 @@
 It listens before it writes and stays open, so a follow-up appears by itself; Ctrl-C ends it.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -33,7 +34,7 @@ async def listen(client: LangGraphClient, thread_id: str) -> None:
             await asyncio.sleep(1)
 
 
-async def main(text: str, agent: str = "companion") -> None:
+async def main(text: str, agent: str) -> None:
     async with get_client(url=ADDRESS, api_key=KEY) as client:
         thread = await client.threads.create()
         listening = asyncio.create_task(listen(client, thread["thread_id"]))
@@ -43,4 +44,15 @@ async def main(text: str, agent: str = "companion") -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("text", help="your message")
+    parser.add_argument("agent", help="the agent's id", nargs="?", default="companion")
+    try:
+        asyncio.run(main(**vars(parser.parse_args())))
+    except KeyboardInterrupt:
+        pass
+    except httpx.TransportError as error:
+        sys.exit(f"{ADDRESS} does not answer: {error}. Start the server with `segue serve`.")
+    except httpx.HTTPError as error:
+        sys.exit(f"{ADDRESS} refuses: {error}")

@@ -9,7 +9,7 @@ The server keeps the history, so each request has only the new message and the n
 import os
 import sys
 
-from openai import OpenAI
+from openai import OpenAI, OpenAIError
 
 ADDRESS = os.environ.get("SEGUE_URL", "http://127.0.0.1:8000")
 KEY = os.environ.get("SEGUE_KEY", "not-needed")
@@ -30,4 +30,7 @@ def main(agent: str = "companion", chat: str = "terminal") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except OpenAIError as error:
+        sys.exit(f"{ADDRESS} does not reply: {error}")
