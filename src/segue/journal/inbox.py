@@ -108,13 +108,19 @@ class Inbox(Part):
         settles a batch that waits for an answer. Answers are not touched. `arrival` says what else
         happens. `UsageError` for a synthetic message.
         A `client_message_id` used before in the thread changes nothing: the first acceptance is
-        returned with `is_new` false. A message that was imported without its turn gets one.
+        returned with `is_new` false, or `ConflictError` raised if the text was another one. A
+        message that was imported without its turn gets one.
         """
         check_new(message, synthetic=False)
         _check_arrival(arrival)
         thread = await lock_thread(tx, thread_id)
         rising = RisingIds(thread, ids, now)
         if earlier := await _accepted_before(tx, thread, client_message_id, rising):
+            if earlier.message.text != message.text:
+                raise ConflictError(
+                    f"The client_message_id {client_message_id!r:.80} is that of another message. "
+                    "Nothing was written."
+                )
             return earlier
         if arrival.only_if_idle:
             await _refuse_while_busy(tx, thread_id)

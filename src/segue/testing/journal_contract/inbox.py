@@ -70,6 +70,13 @@ async def test_a_message_sent_twice_is_accepted_once(chat: Chat) -> None:
     assert len(await chat.turns()) == 1
 
 
+async def test_an_id_of_another_message_is_refused(chat: Chat) -> None:
+    """Else the second text would be lost without a word."""
+    await chat.say("Is it open?", client_message_id="c-1")
+    with pytest.raises(ConflictError, match="is that of another message"):
+        await chat.say("Stop writing to me.", client_message_id="c-1")
+
+
 async def test_a_message_sent_twice_at_once_is_accepted_once(crowd: list[Chat]) -> None:
     """Processes that get the same message at the same time store it once."""
     accepted = await asyncio.gather(*(each.say(client_message_id="c-1") for each in crowd))
