@@ -184,8 +184,9 @@ async def test_ctrl_c_stops_the_answer_and_then_leaves(
         chat.say("I want to learn the guitar.")
         await chat.until(r"^Ada: \w+")
         chat.keyboard.interrupt()
-        await chat.until(r"\n\(Stopped\.\)\n")
+        await chat.until(r"\n\(Ctrl-C again leaves\.\)\n\(Stopped\.\)\n")
         assert "guitar?" not in chat.output.printed
+        assert chat.output.printed.count("Ada: ") == 1
         chat.keyboard.interrupt()
         assert await chat.ended() == 0
 

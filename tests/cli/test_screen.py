@@ -46,6 +46,18 @@ def test_a_note_between_the_words_repeats_none(
     assert capsys.readouterr().out == "Ada: Half \n(Ctrl-C again leaves.)\n(Stopped.)\n"
 
 
+def test_a_stop_leaves_the_reply_on_its_line(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What still comes after Ctrl-C continues the line; the note is below it."""
+    screen.show(MessageDelta("1", 0, "Half "))
+    screen.note_below("Ctrl-C again leaves.")
+    screen.show(MessageDelta("1", 5, "and "))
+    screen.show(said("Half and half"))
+    screen.show(TurnCancelled(7))
+    assert capsys.readouterr().out == "Ada: Half and half\n(Ctrl-C again leaves.)\n(Stopped.)\n"
+
+
 def test_what_is_stored_counts(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
     """A message that became another one is shown again, and one that was taken back is told."""
     screen.show(MessageDelta("1", 0, "Hlaf"))
@@ -149,6 +161,9 @@ def test_nobody_is_writing_while_the_server_is_away() -> None:
     assert slate.now == "Ada is writing…"
     screen.show(MessageDelta("1", 0, "Half"))
     assert slate.now == ""
+    screen.note_below("Ctrl-C again leaves.")
+    assert slate.now == "(Ctrl-C again leaves.)"
     screen.show(said("Half."))
+    assert slate.now == "Ada is writing…"
     screen.wait(is_waiting=False)
     assert slate.now == ""

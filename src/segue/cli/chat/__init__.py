@@ -225,7 +225,7 @@ class Chat:
         self._is_leaving = True
         if is_busy:
             self._start(self._report_errors(self._thread.cancel()))
-        self._screen.note("Ctrl-C again leaves.")
+        self._screen.note_below("Ctrl-C again leaves.")
 
     def report_typing(self) -> None:
         """Report that the user is typing, so that follow-ups wait."""

@@ -188,6 +188,8 @@ class Screen:
         # The id of the message that the current line shows, and the shown text of unfinished ones.
         self._draft: str | None = None
         self._shown: dict[str, str] = {}
+        # A note for the line below the unfinished one.
+        self._below = ""
         self._is_waiting = False
         self._is_lost = False
         # Messages that the user typed here are on the screen already.
@@ -234,6 +236,14 @@ class Screen:
         self.end_draft()
         self._front.add(f"({text})\n", _DIM)
 
+    def note_below(self, text: str) -> None:
+        """Print a line that is not a message; if one is being written, below it when it ends."""
+        if self._draft is None:
+            self.note(text)
+            return
+        self._below = text
+        self._show_status()
+
     def wait(self, *, is_waiting: bool) -> None:
         """Set whether a reply is expected."""
         self._is_waiting = is_waiting
@@ -243,10 +253,15 @@ class Screen:
         if self._draft is not None:
             self._draft = None
             self._front.add("\n")
+        if self._below:
+            below, self._below = self._below, ""
+            self.note(below)
 
     def _show_status(self) -> None:
         if self._is_lost:
             self._front.status("Reconnecting to the server…")
+        elif self._below:
+            self._front.status(f"({self._below})")
         elif self._is_waiting and self._draft is None:
             self._front.status(f"{self._agent} is writing…")
         else:
