@@ -24,6 +24,7 @@ STRATEGIES = "'enqueue', 'interrupt', 'reject' or 'collect'"
 LENGTH = "a length of time ('30s', '5m', '1h30m', '2d', or a number of seconds)"
 TWINS = [{"id": "ada", "webhook": HOOK}, {"id": "ada"}]
 
+NO_ADDRESS = "cannot be part of an address; expected one without '/', such as 'ada'."
 BATCH_TYPES = "user_request, agent_to_agent, system_trigger, continuation"
 GATES = "enabled, stale, missed, consecutive_cap, daily_cap, cooldown, typing, talking, quiet_hours"
 BILL = "autonomy.triggers.bill.leave_out.0"
@@ -92,6 +93,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"agents": [{"id": ""}]},
         "settings.agents.0.id: got a text; expected a text, at least 1 long, at most 200 long.",
     ),
+    ({"agents": {"a b/c": {}}}, f"settings.agents.a b/c.id: The id 'a b/c' {NO_ADDRESS}"),
+    ({"agents": {"..": {}}}, f"settings.agents...id: The id '..' {NO_ADDRESS}"),
     (
         {"agents": [{**ADA, "webhook": {"url": "x"}}]},
         "settings.agents.ada.webhook.secret: missing; expected a text that is kept secret.",

@@ -50,6 +50,11 @@ def _check_id(id: str) -> str:
         raise UsageError(
             f"The id {id!r} has control characters, or spaces around it; expected plain text."
         )
+    if "/" in id or id in (".", ".."):
+        raise UsageError(
+            f"The id {id!r:.80} cannot be part of an address; expected one without '/', such as "
+            "'ada'."
+        )
     return id
 
 
@@ -312,7 +317,7 @@ class AgentConfig(Config):
     """One agent: a model with a prompt and tools, or your own graph."""
 
     id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_id)]
-    """The agent's id; in a file, the name of its section."""
+    """The agent's id, part of addresses, so without `/`; in a file, the name of its section."""
     name: str | None = None
     """The agent's display name."""
     model: Model = "local"
