@@ -94,7 +94,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "settings.agents.0.id: got a text; expected a text, at least 1 long, at most 200 long.",
     ),
     ({"agents": {"a b/c": {}}}, f"settings.agents.a b/c.id: The id 'a b/c' {NO_ADDRESS}"),
-    ({"agents": {"..": {}}}, f"settings.agents...id: The id '..' {NO_ADDRESS}"),
+    ({"agents": {"..": {}}}, f"settings.agents....id: The id '..' {NO_ADDRESS}"),
     (
         {"agents": [{**ADA, "webhook": {"url": "x"}}]},
         "settings.agents.ada.webhook.secret: missing; expected a text that is kept secret.",
