@@ -263,7 +263,9 @@ async def test_pictures_and_files_are_sent_and_shown(browser: Browser, site: Ser
         await tab.say("Two files.")
         await tab.check_shows("Two files.")
         for _ in range(2):
-            await tab.log.get_by_role("img", name="A picture").wait_for()
+            picture = await tab.log.get_by_role("img", name="A picture").bounding_box()
+            assert picture is not None
+            assert (picture["width"], picture["height"]) == (1, 1), "it is not stretched"
             await tab.log.get_by_role("link", name="chords.txt").wait_for()
             await expect(tab.log.get_by_text("wrong.txt")).to_have_count(0)
             await tab.page.reload()

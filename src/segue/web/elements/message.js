@@ -48,7 +48,7 @@ export class SegueMessage extends SegueElement {
       .mark svg { width: 14px; height: 14px; }
       .state.failed { color: var(--bad); }
       .state.cancelled, .state.waiting { color: var(--warn); }
-      .media { display: flex; flex-wrap: wrap; gap: 8px; margin: 4px 0; }
+      .media { display: flex; flex-wrap: wrap; align-items: start; gap: 8px; margin: 4px 0; }
       .user .media { justify-content: flex-end; }
       .media img { max-width: min(320px, 100%); max-height: 240px; border-radius: 10px; display: block; }
       .file { display: inline-flex; gap: 6px; align-items: center; border: 1px solid var(--line);
