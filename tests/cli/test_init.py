@@ -93,8 +93,25 @@ async def test_the_agent_runs_as_it_is(
     settings = load_settings(environ={})
     async with RunningSegue.open(settings) as running:
         thread = await running.create_thread("sam")
-        assert await running.reply(thread, "guitars") == "Noted, 1 so far: guitars"
-        assert await running.reply(thread, "pianos") == "Noted, 2 so far: pianos"
+        first = await running.reply(thread, "guitars")
+        assert first == "I noted 'guitars' as topic 1. What would you like to do first?"
+        second = await running.reply(thread, "pianos")
+        assert second == "I noted 'pianos' as topic 2. What would you like to do first?"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", ["I want to learn guitar", "guitar", "Hi", "Ich lerne Gitarre."])
+async def test_the_agent_speaks_first_after_any_first_message(
+    segue: Segue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A newcomer who writes something and waits sees a follow-up."""
+    assert segue("init", "--graph").exit_code == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    async with RunningSegue.open(load_settings(environ={})) as running:
+        thread = await running.create_thread("sam")
+        await running.reply(thread, text)
+        [timer] = await running.inspector.list_timers(thread.id, limit=10)
+        assert (timer["state"], timer["trigger_type"]) == ("pending", "question_unanswered")
 
 
 def test_the_next_command_runs_from_the_new_folder(
