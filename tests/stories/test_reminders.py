@@ -465,6 +465,15 @@ async def test_a_request_that_the_reply_ignores_is_kept_and_one_that_it_refuses_
         assert "The user asked for a reminder" in str((await w.segue.why("one"))[-1])
 
 
+async def test_a_reply_that_asks_what_else_there_is_takes_the_request_on(stage: Stage) -> None:
+    """The user named the time; only a question about it is a reason to wait."""
+    async with world(stage, "Got it, what else?", "At 10 in the morning?") as w:
+        await start(w)
+        await w.say("one", "remind me tomorrow at 9 to call mum")
+        await w.say("one", "remind me tomorrow at 10 to call dad")
+        assert [reminder.text for reminder in await w.segue.list_reminders("sam")] == ["call mum"]
+
+
 async def test_an_agreement_after_another_tool_is_left_alone(stage: Stage) -> None:
     """The tool may be the user's own calendar."""
     other = calling("list_reminders", {})

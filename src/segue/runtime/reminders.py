@@ -267,7 +267,7 @@ _ASKED_AFTER: Final = timedelta(minutes=1)
 _ASK_PROMPT: Final = "You said you would remind me, but no time is set. Ask me when."
 _REASONS: Final = {
     "kept": "A reminder was requested or promised but not set; it was set for the named time.",
-    "not_set": "The user asked for a reminder, but the reply refused it or left the time open.",
+    "not_set": "The user asked for a reminder, but the reply did not take it on clearly.",
     "corrected": "The reply promised a reminder without a clear time; the user is asked for it.",
     "unwanted": "The reply promised a reminder, but agents may not write to the user first.",
 }

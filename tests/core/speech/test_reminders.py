@@ -86,7 +86,35 @@ TAKEN = [
     ("Me lembra amanhã às 9 de ligar para a mãe", "Ela vai adorar."),
     ("Herinner me morgen om 9 uur aan mama", "Dat vindt ze vast leuk."),
 ]
+# The time is the user's, and the question is about something else.
+ASKED_ON = [
+    ("remind me tomorrow at 9 to call mum", "Got it, what else?"),
+    ("remind me tomorrow at 9 to call mum", "Sure, what else can I do for you?"),
+    ("remind me tomorrow at 9 to call mum", "Calling mum is lovely. How are you today?"),
+    ("I'd like you to remind me tomorrow at 9.", "Got it, what else?"),
+    ("remind me tomorrow at 9 to call mum", "Noted, 4 so far: milk, bread, mum and tea."),
+    ("Erinnere mich morgen um 9 an den Zahnarzt", "Alles notiert, so weit. Was noch?"),
+    ("Erinnere mich morgen um 9 an den Zahnarzt", "Der Zahnarzt ist wichtig, was noch?"),
+    ("Erinnere mich morgen um 9 an den Zahnarzt", "Klar, was kann ich noch tun?"),
+    ("Rappelle-moi demain à 9h d'appeler maman", "C'est noté, ce sera tout ?"),
+    ("Recuérdame mañana a las 9 llamar a mamá", "Vale, ¿algo más?"),
+    ("Ricordami domani alle 9 di chiamare mamma", "Va bene, serve altro?"),
+    ("Me lembra amanhã às 9 de ligar para a mãe", "Com certeza, mais alguma coisa?"),
+    ("Herinner me morgen om 9 uur aan mama", "Zeker, kan ik nog iets doen?"),
+]
 NOT_TAKEN = [
+    ("remind me tomorrow at 9 to call mum", "At 9 in the morning?"),
+    ("remind me tomorrow at 9 to call mum", "Sure! At 9 in the morning?"),
+    ("remind me tomorrow at 9 to call mum", "Tomorrow morning?"),
+    ("remind me tomorrow at 9 to call mum", "At nine?"),
+    ("remind me tomorrow at 9 to call mum", "Shall I set a reminder?"),
+    ("remind me tomorrow at 9 to call mum", "Got it, are you sure?"),
+    ("Erinnere mich morgen um 9 Uhr an Mama", "Gern, um wie viel Uhr genau?"),
+    ("Rappelle-moi demain à 9h d'appeler maman", "D'accord. À quelle heure ?"),
+    ("Recuérdame mañana a las 9 llamar a mamá", "Claro, ¿a qué hora?"),
+    ("Ricordami domani alle 9 di chiamare mamma", "Certo! Domani mattina?"),
+    ("Me lembra amanhã às 9 de ligar para a mãe", "Quer que eu te lembre?"),
+    ("Herinner me morgen om 9 uur aan mama", "Bedoel je morgenochtend?"),
     ("I'd like you to remind me tomorrow at 9.", "I do not do reminders."),
     ("remind me tomorrow at 9 to call mum", "How about 10?"),
     ("remind me tomorrow at 9 to call mum", "Please confirm a reminder at 9:00 about your mum."),
@@ -126,6 +154,15 @@ def test_a_reply_that_agrees_to_a_request_is_a_promise(
 ) -> None:
     """In any of the languages, also if the reply is in another one."""
     assert read_with(find_agreement, reply, request_) == when
+
+
+@pytest.mark.parametrize(("request_", "reply"), ASKED_ON)
+def test_a_question_about_something_else_leaves_a_request_clear(request_: str, reply: str) -> None:
+    """Many replies end with a question; only one about the reminder is a reason to wait."""
+    found = find_agreement(reply, request_)
+    assert found is not None
+    assert found.is_made
+    assert read_with(find_agreement, reply, request_) == "at 2026-11-18T09:00"
 
 
 @pytest.mark.parametrize(("request_", "reply"), TAKEN)

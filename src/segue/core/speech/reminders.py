@@ -2,8 +2,8 @@
 
 A promise is a sentence of the agent's own. It counts only if it names a time, or the user asked to
 be reminded. "I'll make sure to do that" is one, too, if the user asked for a reminder at a time, and
-so is any reply that neither refuses nor asks back, if the message begins with the request and the
-time is clear. A wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
+so is any reply that neither refuses nor asks about the reminder, if the message begins with the
+request and the time is clear. A wrong time is worse than none: what is rough, repeated, ambiguous or contradictory
 is left open.
 
 A message names a reminder if both share a word that says something: not a common one, nor a number
@@ -33,6 +33,8 @@ _UNITS: Final = {name: length for name, length in UNITS.items() if name != "mont
 _DATES: Final = r"\d{1,2}[./]\d{1,2}[./]?(\d{2,4})?(?= |$)|\d{4}-\d\d(-\d\d)?|\d{1,2}(st|nd|rd|th|er|e|o|a)|\d{1,2}\. \w+"
 _MARKS: Final = " .,;:!?…\"'()"
 _SHORTEST_LAST: Final = 3  # characters
+# Words of a question that is about the day it names: "Tomorrow morning, then?"
+_LONGEST_QUESTION: Final = 3
 # What may stand before a request: "Hey, could you".
 _LEAD: Final = re.compile(r"(?:[\w']+,? ){0,4}")
 # A reply may round the time that the user named.
@@ -108,6 +110,8 @@ class _Reminders:
         self.agrees = whole_words(table["agrees"])
         self.declines = whole_words(table["declines"])
         self.negates = whole_words(table["negates"])
+        self.asks_when = whole_words(table["asks_when"])
+        self.asks_to_confirm = whole_words(table["asks_to_confirm"])
         self.leads_in = re.compile(rf"(?:{alternatives(table['leads_in'])})")
         self.unclear_time = whole_words(f"{table['unclear']}\n{_DATES}")
         self.morning = whole_words(table["morning"])
@@ -130,6 +134,9 @@ class _Reminders:
             rf"(?<![\w:.,/-])(?P<at>(?:{at})\s?)?(?P<hour>\d{{1,2}})"
             rf"(?:(?P<between>[:.]|{separator})(?P<minute>\d\d))?"
             rf"(?P<suffix>\s?(?:{suffix}))?(?![\w:]|[.,/-]\d)"
+        )
+        self.hour_in_words = re.compile(
+            rf"(?<![\w'])(?:{at})\s(?:{'|'.join(self.numbers)})(?![\w'])"
         )
         self.common = _common_words(table, times)
 
@@ -173,7 +180,8 @@ def find_agreement(reply: str, request: str) -> Promise | None:
     """The promise in a reply to a user's request for a reminder that names a time; None if the
     user requests none.
 
-    For a model that called no tool. One that asks back about a time in doubt promises nothing yet.
+    For a model that called no tool. One that asks about the time promises nothing yet, but one that
+    asks what else there is to do does.
     """
     sentences = [(each, folded(each)) for each in sentences_of(reply)]
     requested = [*map(folded, sentences_of(request))]
@@ -181,13 +189,16 @@ def find_agreement(reply: str, request: str) -> Promise | None:
         asked = [each for each in requested if _asks(each, language)]
         if not asked:
             continue
-        agreed = _agreeing(sentences)
+        agreed = _agreeing(sentences, language)
         if not agreed and not _is_plain(requested, asked[0], language):
             continue
-        said = agreed or [sentence for _, sentence in sentences]
+        said = agreed or [sentence for plain, sentence in sentences if not is_question(plain)]
         time = _joined([_read_time(each, language) for each in (*said, *asked)])
-        is_made = bool(agreed) or _accepts(sentences)
-        if time is None and (not agreed or any(is_question(plain) for plain, _ in sentences)):
+        questions = [sentence for plain, sentence in sentences if is_question(plain)]
+        is_made = bool(agreed) or _accepts(sentences, language)
+        if any(_asks_when(question, language) for question in questions):
+            is_made = False
+        if time is None and (not agreed or questions):
             is_made = False
         return Promise(_own_words(request, language), time, is_made)
     return None
@@ -210,26 +221,49 @@ def _is_plain(message: list[str], asked: str, language: _Reminders) -> bool:
     return is_own and ":" not in "".join(earlier) and _LEAD.fullmatch(before) is not None
 
 
-def _accepts(sentences: list[tuple[str, str]]) -> bool:
-    """Whether a reply neither refuses, in any language, nor asks back."""
-    refusals = [p for language in _languages() for p in (language.declines, language.negates)]
+def _accepts(sentences: list[tuple[str, str]], language: _Reminders) -> bool:
+    """Whether a reply neither refuses, in any language, nor asks about what was requested."""
+    refusals = [p for each in _languages() for p in (each.declines, each.negates)]
     return bool(sentences) and not any(
-        is_question(plain) or any(refusal.search(sentence) for refusal in refusals)
+        _asks_back(plain, sentence, language)
+        or any(refusal.search(sentence) for refusal in refusals)
         for plain, sentence in sentences
     )
 
 
-def _agreeing(sentences: list[tuple[str, str]]) -> list[str]:
+def _agreeing(sentences: list[tuple[str, str]], language: _Reminders) -> list[str]:
     """The sentences of a reply that agree, in any language; none if one declines."""
     every = _languages()
-    if any(language.declines.search(sentence) for _, sentence in sentences for language in every):
+    if any(each.declines.search(sentence) for _, sentence in sentences for each in every):
         return []
     return [
         sentence
         for plain, sentence in sentences
-        if not is_question(plain)
+        if not _asks_back(plain, sentence, language)
         and any(each.agrees.search(sentence) and not each.other.search(sentence) for each in every)
     ]
+
+
+def _asks_back(plain: str, sentence: str, language: _Reminders) -> bool:
+    """Whether a sentence asks when to remind, or whether to: "What else?" does neither."""
+    return is_question(plain) and (
+        _asks_when(sentence, language)
+        or any(each.asks_to_confirm.search(sentence) for each in _languages())
+    )
+
+
+def _asks_when(question: str, language: _Reminders) -> bool:
+    """Whether a question asks for a time or names one; "How are you today?" does not."""
+    if any(each.asks_when.search(question) for each in _languages()):
+        return True
+    if any(sign.isdecimal() for sign in question):
+        return True
+    # Reply and request are in one language, or the reply is in English.
+    return len(question.split()) <= _LONGEST_QUESTION and any(
+        pattern.search(question)
+        for each in (language, _languages()[0])
+        for pattern in (*each.days, *each.weekdays, each.morning, each.later, each.hour_in_words)
+    )
 
 
 def _names_time(sentence: str, read: PromisedTime | None, language: _Reminders) -> bool:
