@@ -5,11 +5,16 @@ import json
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
 from segue.runtime.clock import SystemClock
 from segue.server.auth import new_key
+from segue.settings.agents import AgentConfig
 from segue.simulate.world import Stage, plain_agent
 from tests.cli.conftest import Segue
 from tests.runtime.scenes import always
@@ -125,6 +130,45 @@ async def test_timers_without_a_thread_are_those_to_come_in_all(segue: Segue, st
     ]
     one = await asyncio.to_thread(segue, "timers", "--limit", "1", "--json", *at)
     assert [timer["thread_id"] for timer in json.loads(one.stdout)] == [first]
+
+
+def ask(_: MessagesState) -> dict[str, list[AIMessage]]:
+    size = interrupt("Which size?")
+    colour = interrupt({"question": "Which colour?", "choices": ["blue", "red"]})
+    return {"messages": [AIMessage(f"One {size} {colour} one.")]}
+
+
+async def test_the_history_has_the_agents_questions_and_the_answers(
+    segue: Segue, stage: Stage
+) -> None:
+    """In their places between the messages; with a limit, only those of the messages shown."""
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    guide = AgentConfig(id="guide", graph=graph)
+    key, secret = new_key("ops", "ops", SystemClock().now(), is_operator=True)
+    async with stage.world(guide) as world, site_of(world.segue) as site:
+        await world.journal.keys.add(key)
+        thread = await world.segue.create_thread("ann")
+        turn = await world.segue.wait_turn((await world.segue.send(thread, "A vase, please.")).turn)
+        for answer in ("large", "blue"):
+            await world.pass_time(timedelta(seconds=1))
+            turn = await world.segue.wait_turn(await world.segue.answer(turn, answer))
+        here = ("--database", stage.database)
+        for place in (here, ("--url", site.address, "--key", secret)):
+            shown = await asyncio.to_thread(segue, "history", thread.id, *place)
+            lines = [line.split("\t")[1:] for line in shown.stdout.splitlines()]
+            assert lines == [
+                ["who", "what"],
+                ["ann", "A vase, please."],
+                ["guide", "Which size?"],
+                ["ann", "large"],
+                ["guide", "Which colour? (blue, red)"],
+                ["ann", "blue"],
+                ["guide", "One large blue one."],
+            ]
+        last = await asyncio.to_thread(segue, "history", thread.id, "--limit", "1", "--json", *here)
+        assert [each["text"] for each in json.loads(last.stdout)] == ["One large blue one."]
 
 
 async def test_the_timers_of_a_thread_are_in_the_order_of_their_times(

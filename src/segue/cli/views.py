@@ -19,6 +19,7 @@ from segue.cli.output import (
     print_table,
     when,
 )
+from segue.cli.questions import with_questions
 from segue.cli.target import Target, of_thread
 from segue.core.durations import parse_duration, show_duration
 from segue.core.text import one_line
@@ -73,8 +74,10 @@ def threads(
 
 
 def history(thread_id: ThreadId, *, limit: Limit = 50, target: Target) -> Answer:
-    """Show a conversation as its user sees it, oldest message first."""
-    found = _list(target, thread_id, "history", Inspector.list_history, limit)
+    """Show a conversation as its user sees it, oldest message first, with the agent's questions."""
+    messages = _list(target, thread_id, "history", Inspector.list_history, limit)
+    turns = _list(target, thread_id, "turns", Inspector.list_turns, limit)
+    found = with_questions(messages, turns)[-limit:]
     rows = ((when(m["created_at"]), m["name"], m["shown"]) for m in found)
     headings = ("when", "who", "what")
     return Answer.table(found, headings, rows, nothing="No messages yet.")

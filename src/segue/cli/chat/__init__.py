@@ -5,7 +5,6 @@ other.
 """
 
 import asyncio
-import json
 import os
 import shlex
 import signal
@@ -23,6 +22,7 @@ from segue.cli.chat.screen import Front, Pipe, Screen, Terminal
 from segue.cli.chat.threads import ChatThread, LocalThread, RemoteThread
 from segue.cli.client import open_client
 from segue.cli.output import FAILED, Key, program, when_of_user
+from segue.cli.questions import question_text
 from segue.cli.target import Place, Target
 from segue.errors import SegueError, UsageError
 from segue.events import QuestionAsked, TurnFailed
@@ -291,18 +291,6 @@ def _note_on(preferences: Mapping[str, Any]) -> str:
     return "Agents may write to you first."
 
 
-def _as_text(question: Any) -> str:
-    """A question as a person reads it; graphs ask with any value."""
-    if not isinstance(question, Mapping):
-        return question if isinstance(question, str) else json.dumps(question, default=str)
-    found = (question.get(name) for name in ("question", "text", "message", "description"))
-    text = next((each for each in found if isinstance(each, str) and each), None)
-    choices = question.get("choices") or question.get("options") or ()
-    if text is None:
-        return json.dumps(dict(question), default=str, ensure_ascii=False)
-    return f"{text} ({', '.join(map(str, choices))})" if choices else text
-
-
 class _PendingQuestions:
     """Questions of an interrupted turn; each of the next lines answers one."""
 
@@ -317,7 +305,7 @@ class _PendingQuestions:
 
     @property
     def next(self) -> str:
-        return f"The agent asks: {_as_text(self._left[0][1])}"
+        return f"The agent asks: {question_text(self._left[0][1])}"
 
     def answer(self, text: str) -> None:
         self.answers[self._left.pop(0)[0]] = text
