@@ -269,9 +269,23 @@ async def test_pictures_and_files_are_sent_and_shown(browser: Browser, site: Ser
             await tab.log.get_by_role("link", name="chords.txt").wait_for()
             await expect(tab.log.get_by_text("wrong.txt")).to_have_count(0)
             await tab.page.reload()
-        large = [{"name": "big.bin", "mimeType": "", "buffer": b"x" * 7_000_001}]
-        await tab.page.locator("#attach").set_input_files(large)  # type: ignore[arg-type]
-        await tab.page.get_by_text("These files are too large").wait_for()
+
+
+async def test_files_that_are_too_large_are_named(browser: Browser, site: Served) -> None:
+    """One by its name; several that only together are too large, by the limit."""
+    large: FilePayload = {"name": "big.bin", "mimeType": "", "buffer": b"x" * 7_000_001}
+    halves: list[FilePayload] = [
+        {"name": name, "mimeType": "", "buffer": b"x" * 3_500_001} for name in ("a.bin", "b.bin")
+    ]
+    async with tab_of(browser, site) as tab:
+        await tab.begin("Calm")
+        await tab.page.locator("#attach").set_input_files(large)
+        problem = tab.page.get_by_role("alert")
+        await expect(problem).to_have_text("“big.bin” is larger than 7 MB, the limit of a message.")
+        await tab.page.locator("#attach").set_input_files(halves)
+        await expect(problem).to_have_text(
+            "Together, these files are larger than 7 MB, the limit of a message."
+        )
 
 
 async def test_files_that_are_chosen_one_after_the_other_are_all_kept(

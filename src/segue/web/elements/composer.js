@@ -11,6 +11,15 @@ import { SegueElement, define } from "./element.js";
 
 const TYPING_EVERY = 3000;
 
+/** Why files do not fit into one message; empty if they do. @param {{name: string, size: number}[]} files */
+function tooLarge(files) {
+  const most = `${MOST_BYTES / 1_000_000} MB`;
+  const large = files.find((file) => file.size > MOST_BYTES);
+  if (large) return `“${large.name}” is larger than ${most}, the limit of a message.`;
+  const size = files.reduce((sum, file) => sum + file.size, 0);
+  return size > MOST_BYTES ? `Together, these files are larger than ${most}, the limit of a message.` : "";
+}
+
 export class SegueComposer extends SegueElement {
   static properties = {
     thread: {},
@@ -163,8 +172,7 @@ export class SegueComposer extends SegueElement {
 
   /** @param {File[]} files */
   async add(files) {
-    const size = [...this.files, ...files].reduce((sum, file) => sum + file.size, 0);
-    this.problem = size > MOST_BYTES ? "These files are too large; a message can have 7 MB." : "";
+    this.problem = tooLarge([...this.files, ...files]);
     const added = this.problem ? [] : await Promise.all(files.map(attach));
     this.files = [...this.files, ...added]; // others may have been added in the meantime
     this.focus();
