@@ -38,6 +38,18 @@ def test_each_sentence_of_a_language_is_read_as_what_it_is(language: str) -> Non
         ("not now", When(Part.LATER)),
         ("Parlons-en la semaine prochaine", When(Part.NEXT_WEEK)),
         ("don't write to me for 9999 weeks", When(after=timedelta(days=366))),
+        ("not now, maybe tomorrow", When(Part.TOMORROW)),
+        ("Not now. Maybe tomorrow.", When(Part.TOMORROW)),
+        ("Not now, talk tomorrow", When(Part.TOMORROW)),
+        ("Ask me on Friday, not now", When(weekday=4)),
+        ("Not this week, maybe on Monday", When(weekday=0)),
+        ("Not tonight", When(Part.TOMORROW)),
+        ("Nicht jetzt, vielleicht morgen", When(Part.TOMORROW)),
+        ("Pas maintenant, peut-être lundi", When(weekday=0)),
+        ("Don't write before Monday", When(weekday=0)),
+        ("Stop for 2 hours", When(after=timedelta(hours=2))),
+        ("Please don't write for a week", When(after=timedelta(weeks=1))),
+        ("please don't write today", When(Part.TOMORROW)),
     ],
 )
 def test_a_time_that_the_user_names_is_read(text: str, when: When) -> None:

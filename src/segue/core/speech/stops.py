@@ -92,6 +92,7 @@ class UserRequest:
 
 
 _STOP: Final = UserRequest(Wish.STOP)
+_SOME_TIME: Final = UserRequest(Wish.LATER, When())
 
 
 class Grammar:
@@ -173,17 +174,26 @@ def grammars_for(sentence: str) -> list[Grammar]:
 def read_request(text: str) -> UserRequest | None:
     """The request about follow-ups in a user's message; None if there is none.
 
-    A stop beats the others, and of the others the last one counts.
+    A stop beats the others, and of the others the last one counts. A time that is named beats
+    "not now": "Not now. Maybe tomorrow."
     """
     text = _INVISIBLE.sub("", text)
     own = text[: introduced.start()] if (introduced := _INTRODUCES.search(text)) else text
     sentences = sentences_of(own)
     whole = _CLAUSE_END.sub(" ", folded(" ".join(sentences))).strip()
     if any(grammar.command.fullmatch(whole[:_LONGEST_CLAUSE]) for grammar in grammars()):
-        return UserRequest(Wish.STOP)
+        return _STOP
     found = [request for each in at_edges(sentences) for request in _requests_in(folded(each))]
     stops = [request for request in found if request.wish is Wish.STOP]
-    return next(reversed(stops or found), None)
+    request = next(reversed(stops or found), None)
+    if request == _SOME_TIME:
+        timed = (
+            each
+            for each in (*found, *_requests_in(whole[:_LONGEST_CLAUSE]))
+            if each.wish is Wish.LATER
+        )
+        request = next((each for each in reversed([*timed]) if each != _SOME_TIME), request)
+    return request
 
 
 def may_be_stop(text: str) -> bool:
@@ -214,6 +224,7 @@ def _requests_in(written: str) -> Iterator[UserRequest]:
         sentence = grammar.turn.sub(_TURNED, grammar.spelled(written))
         reported, loose = False, _loose_request(sentence, grammar)
         about_reminders: UserRequest | None = None
+        found: list[UserRequest] = []
         for clause in _clauses(sentence, grammar):
             if not reported and len(clause) <= _LONGEST_CLAUSE:
                 request = _request(clause, grammar)
@@ -221,9 +232,13 @@ def _requests_in(written: str) -> Iterator[UserRequest]:
                     may_be_stop = reminders.about is None or _STOP in (request, loose)
                     about_reminders = replace(reminders, may_be_stop=may_be_stop)
                 elif request:
-                    yield request
+                    found.append(request)
+                elif refused := _refused_time(clause, grammar):
+                    # "Not today, maybe on Friday": the time that is asked for counts.
+                    found.insert(0, refused)
             # "He said, leave me alone": what follows is not the user's request.
             reported = reported or grammar.reports.search(clause) is not None
+        yield from found
         if request := about_reminders or loose:
             yield request
 
@@ -250,7 +265,17 @@ def _request(clause: str, grammar: Grammar) -> UserRequest | None:
     for when, rest in grammar.timed(clause):
         if any(p.fullmatch(rest) for p in (grammar.stop, grammar.later, grammar.invitation)):
             return UserRequest(Wish.LATER, when)
-    return UserRequest(Wish.LATER, When()) if grammar.later.fullmatch(clause) else None
+    return None
+
+
+def _refused_time(clause: str, grammar: Grammar) -> UserRequest | None:
+    """A request such as "not now" or "not today", which names no time to write again."""
+    if not grammar.later.fullmatch(clause):
+        return None
+    parts = (when.part for when, _ in grammar.timed(clause) if when.part is not Part.LATER)
+    # "Not tonight" puts off to the next day.
+    part = next((Part.TOMORROW if p is Part.EVENING else p for p in parts), Part.LATER)
+    return UserRequest(Wish.LATER, When(part))
 
 
 def _reminder_request(clause: str, grammar: Grammar) -> UserRequest | None:
