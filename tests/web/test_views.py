@@ -76,14 +76,18 @@ async def test_the_inspector_shows_the_trigger_that_the_chat_does_not(
 async def test_a_share_is_of_follow_ups_whose_time_is_over(browser: Browser, site: Served) -> None:
     """An answer that came early says nothing about those that are still awaited."""
     async with tab_of(browser, site) as tab:
-        say = """async (rate) => {
+        say = """async ([rate, replied]) => {
           const { sentence } = await import("./web/outcomes.js");
-          const counts = { replied: 1, ignored: 0, pending: 1, total: 2, reply_rate: rate };
+          const counts = { replied, ignored: 0, pending: 1, total: 1 + replied, reply_rate: rate };
           return sentence([{ agent: "ada", trigger: null, variant: null, ...counts }], []);
         }"""
-        assert "2 follow-ups were sent; the reply rate" in await tab.page.evaluate(say, None)
+        two, one = [await tab.page.evaluate(say, [None, replied]) for replied in (1, 0)]
+        assert two == (
+            "2 follow-ups were sent; the reply rate is known once their windows are over."
+        )
+        assert one == "1 follow-up was sent; the reply rate is known once its window is over."
         over = {"cases": 4, "value": 0.25, "low": 0.05, "high": 0.7}
-        assert "25 % of 4 follow-ups" in await tab.page.evaluate(say, over)
+        assert "25 % of 4 follow-ups" in await tab.page.evaluate(say, [over, 1])
 
 
 async def test_variants_are_compared_only_if_it_is_sure(browser: Browser, site: Served) -> None:

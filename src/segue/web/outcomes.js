@@ -60,7 +60,7 @@ export function sentence(rows, arms) {
   if (all) return `${percent(all.value)} of ${all.cases} follow-ups were answered (95 % interval: ${percent(all.low)} to ${percent(all.high)}).`;
   const were = (/** @type {number} */ count) => (count === 1 ? "1 follow-up was" : `${count} follow-ups were`);
   const sent = sum(rows, "replied") + sum(rows, "ignored") + sum(rows, "pending");
-  if (sent) return `${were(sent)} sent; the reply rate is known once their window is over.`;
+  if (sent) return `${were(sent)} sent; the reply rate is known once ${sent === 1 ? "its window is" : "their windows are"} over.`;
   const planned = sum(rows, "total");
   return planned ? `${were(planned)} planned, and none was sent.` : "No follow-up was sent yet.";
 }
