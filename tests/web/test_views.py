@@ -179,6 +179,21 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
         await page.keyboard.press("Escape")
 
 
+async def test_dialogs_look_alike_and_show_the_focus(browser: Browser, site: Served) -> None:
+    """The page behind them is equally dark, and the ring of the search lies inside its dialog."""
+    behind = "each => getComputedStyle(each, '::backdrop').backgroundColor"
+    ring = "each => getComputedStyle(each).outlineOffset"
+    async with tab_of(browser, site) as tab:
+        dialogs = tab.page.locator("dialog")
+        await expect(dialogs).to_have_count(2)
+        shades = {await dialog.evaluate(behind) for dialog in await dialogs.all()}
+        assert shades == {"rgba(0, 0, 0, 0.35)"}
+        await tab.page.keyboard.press("Control+k")
+        field = tab.page.get_by_role("dialog").get_by_role("searchbox")
+        await expect(field).to_be_focused()
+        assert await field.evaluate(ring) == "-2px"
+
+
 async def test_a_phone_shows_one_thing_at_a_time(browser: Browser, site: Served) -> None:
     """The list, then the conversation, and a way back; nothing is wider than the screen."""
     async with tab_of(browser, site, viewport={"width": 390, "height": 800}) as tab:

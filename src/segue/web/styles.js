@@ -79,6 +79,7 @@ export const controls = css`
   ::placeholder { color: var(--dim); opacity: 1; }
   input[type="checkbox"], input[type="radio"] { accent-color: var(--accent); width: 16px; height: 16px; margin: 0; }
   a { color: var(--accent); text-underline-offset: 2px; }
+  dialog::backdrop { background: rgb(0 0 0 / .35); }
   h1, h2, h3 { font-size: 15px; line-height: 24px; margin: 0; font-weight: 600; }
   p { margin: 0 0 8px; }
   svg { display: block; }

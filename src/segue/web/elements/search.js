@@ -19,8 +19,8 @@ export class SegueSearch extends SegueElement {
     controls,
     css`
       dialog { width: min(600px, calc(100vw - 32px)); margin: 10vh auto auto; padding: 0; border: 1px solid var(--line); border-radius: 10px; background: var(--ground); color: var(--text); box-shadow: 0 8px 32px rgb(0 0 0 / .25); }
-      dialog::backdrop { background: rgb(0 0 0 / .35); }
-      input { width: 100%; border: 0 !important; padding: 14px 16px !important; background: none !important; outline-offset: -2px; font-size: 18px !important; }
+      input { width: 100%; border: 0 !important; padding: 14px 16px !important; background: none !important; font-size: 18px !important; }
+      input:focus-visible { outline-offset: -2px; border-radius: 10px; } /* the dialog would cut off a ring around it */
       ul { list-style: none; margin: 0; padding: 4px; max-height: 60vh; overflow-y: auto; border-top: 1px solid var(--line); }
       a { display: block; padding: 8px 12px; border-radius: 6px; text-decoration: none; color: inherit; }
       a:hover, a:focus-visible { background: var(--hover); }
