@@ -111,6 +111,22 @@ async def test_a_reply_and_the_caps_leave_reminders_alone(stage: Stage) -> None:
         assert await sent(w) == ["15 Jan 09:00", "15 Jan 10:00", "15 Jan 11:00"]
 
 
+async def test_a_reply_does_not_wait_for_a_slow_reminder(stage: Stage) -> None:
+    """Two seconds after the user wrote, the reminder comes as it was stored, and then the reply."""
+    slow = slowly(stage.clock, timedelta(minutes=8), "Never heard.")
+    async with world(stage, slow, then="The exit is there.") as w:
+        await start(w)
+        await w.segue.remind("one", "call mum", after="1m")
+        await w.pass_time(seconds=70)
+        await w.segue.send("one", "Where is the fire exit?")
+        await w.pass_time(seconds=5)
+        heard = await w.heard("one")
+        assert heard[0] == "Where is the fire exit?"
+        assert "call mum" in heard[1]
+        assert heard[2:] == ["The exit is there."]
+        assert await sent(w) == ["15 Jan 08:01"]
+
+
 @pytest.mark.parametrize("way", ["stop button", "interruption"])
 async def test_stopping_a_reply_stops_no_reminder(stage: Stage, way: str) -> None:
     """The user has not seen the one that came due meanwhile, so they did not mean it."""

@@ -35,6 +35,9 @@ _LIVE: Final = f"""
             AND messages.batch = turns.batch AND visible = true)
     ) THEN 'unseen' ELSE 'seen' END, id {LIVE_TURNS} AND kind = 'follow_up'
     UNION ALL
+    SELECT 'reminder', id {LIVE_TURNS} AND kind = 'reminder' AND state = 'running'
+        AND shown_at IS NULL
+    UNION ALL
     SELECT 'waiting', id FROM turns WHERE thread_id = :thread AND is_waiting = true
 """
 # Written as in the indices: otherwise SQLite does not use them.
@@ -115,17 +118,20 @@ def decision_insert(decision: Decision) -> Statement:
 @dataclass(frozen=True, slots=True)
 class LiveFollowUps:
     """Ids, each kind in order: follow-up timers, follow-up turns by whether the user has seen
-    anything of them, and turns that wait for an answer.
+    anything of them, the turn of an unseen reminder that is running, and turns that wait for an
+    answer.
     """
 
     timers: tuple[int, ...]
     unseen: tuple[int, ...]
     seen: tuple[int, ...]
+    reminder: tuple[int, ...]
     waiting: tuple[int, ...]
 
 
 async def find_live(tx: Tx, thread_id: str, now: datetime) -> LiveFollowUps:
-    found: dict[str, list[int]] = {"timer": [], "unseen": [], "seen": [], "waiting": []}
+    kinds = ("timer", "unseen", "seen", "reminder", "waiting")
+    found: dict[str, list[int]] = {kind: [] for kind in kinds}
     for row in await tx.all(_LIVE, thread=thread_id, seen_before=aware(now) - SEEN_AFTER):
         found[row["what"]].append(row["id"])
     return LiveFollowUps(*(tuple(sorted(ids)) for ids in found.values()))

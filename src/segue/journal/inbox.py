@@ -139,7 +139,8 @@ class Inbox(Part):
             is_new=True,
             cancelled_timers=live.timers,
             voided_turns=live.unseen,
-            shown_turn=live.seen[0] if live.seen else None,
+            shown_turn=next(iter(live.seen), None),
+            reminder_turn=next(iter(live.reminder), None),
             stopped_turns=stopped,
         )
 

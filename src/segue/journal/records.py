@@ -73,6 +73,7 @@ DROPPED: Final = "The user did not want it."
 STOPPED: Final = "The user stopped it."
 OVERTAKEN: Final = "The user wrote again, and the new message replaced it."
 CUT_SHORT: Final = "The user wrote while the agent was speaking first."
+HURRIED: Final = "The user wrote and waits for a reply, so it was sent with its stored text."
 NOT_AWAITED: Final = "The agent that asked does not wait for it any more."
 
 
@@ -214,8 +215,9 @@ class Claimed:
 class Accepted:
     """A stored user message, the turn that answers it, and what it ended.
 
-    `shown_turn` is a follow-up that the user is already reading, so it continues. `stopped_turns`
-    are those whose cancellation an interrupting message requested.
+    `shown_turn` is a follow-up that the user is already reading, so it continues, and
+    `reminder_turn` a running reminder that the user has not seen. `stopped_turns` are those whose
+    cancellation an interrupting message requested.
     """
 
     message: BaseMessage
@@ -224,6 +226,7 @@ class Accepted:
     cancelled_timers: tuple[int, ...] = ()
     voided_turns: tuple[int, ...] = ()
     shown_turn: int | None = None
+    reminder_turn: int | None = None
     stopped_turns: tuple[int, ...] = ()
 
 

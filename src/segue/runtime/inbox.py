@@ -16,9 +16,9 @@ from segue.core.memory import text_of
 from segue.core.messages import user_message
 from segue.core.speech.stops import read_request
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting
-from segue.errors import BackendError
+from segue.errors import BackendError, NotFoundError
 from segue.journal.inbox import Arrival
-from segue.journal.records import CUT_SHORT, STOPPED, Accepted, Turn
+from segue.journal.records import CUT_SHORT, HURRIED, STOPPED, Accepted, Turn
 from segue.runtime.clock import sleep
 from segue.runtime.deps import Deps, log_about
 from segue.runtime.turns import TurnWorker
@@ -87,7 +87,9 @@ class Inbox:
             if accepted.stopped_turns:
                 await self._turns.recheck(thread_id)
             elif accepted.shown_turn is not None:
-                self._stop_soon(thread_id, accepted.shown_turn)
+                self._stop_soon(thread_id, accepted.shown_turn, CUT_SHORT)
+            if accepted.reminder_turn is not None:
+                self._stop_soon(thread_id, accepted.reminder_turn, HURRIED)
         await self._wake(accepted.turn)
         return accepted
 
@@ -126,16 +128,20 @@ class Inbox:
         """Cancel a thread's turns, in any process, and its continuations; or `only` one turn."""
         return await self._stop(thread_id, STOPPED, only)
 
-    def _stop_soon(self, thread_id: str, follow_up: int) -> None:
-        """Stop a visible follow-up after `FINISH_WITHIN`: the reply to the user has to start."""
+    def _stop_soon(self, thread_id: str, turn_id: int, reason: str) -> None:
+        """Stop a visible follow-up, or a reminder that is still unseen then, after `FINISH_WITHIN`:
+        the reply to the user has to start.
+        """
 
         async def end() -> None:
             with self._deps.clock.working():
                 await sleep(self._deps.clock, FINISH_WITHIN)
                 try:
-                    await self._stop(thread_id, CUT_SHORT, only=follow_up)
-                except BackendError as error:  # the reply then waits for its end
-                    logger.warning("Turn %s was not stopped: %s", follow_up, error)
+                    turn = await self._deps.journal.turns.get(turn_id)
+                    if reason is CUT_SHORT or turn.shown_at is None:
+                        await self._stop(thread_id, reason, only=turn_id)
+                except (BackendError, NotFoundError) as error:  # the reply then waits for its end
+                    logger.warning("Turn %s was not stopped: %s", turn_id, error)
 
         task = asyncio.create_task(end())
         self._ending.add(task)

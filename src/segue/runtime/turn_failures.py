@@ -20,7 +20,15 @@ from segue.core.batch import Batch, interrupted_results, settle
 from segue.core.metadata import MessageMetadata
 from segue.core.turn_rules import TurnRules
 from segue.errors import BackendError, ConflictError, NotFoundError, SegueError
-from segue.journal.records import STOPPED, Decision, Ending, Turn, TurnKind, TurnLease
+from segue.journal.records import (
+    HURRIED,
+    STOPPED,
+    Decision,
+    Ending,
+    Turn,
+    TurnKind,
+    TurnLease,
+)
 from segue.journal.rows import DamagedError
 from segue.runtime.after_turn import AfterTurn
 from segue.runtime.deps import Deps, finish_turn, log_about
@@ -219,6 +227,8 @@ class TurnFailures:
                 f"Turn {lease.turn.id} was stopped: the user wrote or it was taken over."
             )
         if stopped.reason is StopReason.CANCELLED:
+            if stopped.text == HURRIED and await self._reminds(lease, HURRIED):
+                return True
             await self._cancel(lease, stopped.text or STOPPED)
         else:
             limit = self._rules.batch_time.total_seconds()
