@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 from openai import AsyncOpenAI
 
 from segue.errors import BackendError
+from segue.server import completions
 from segue.server.auth import new_key
 from segue.server.settings import ServerSettings
 from segue.simulate.world import Stage, World, plain_agent, with_graph
@@ -366,6 +367,38 @@ async def test_a_question_is_asked_and_answered_in_words(stage: Stage) -> None:
         assert said == ["For eight?"] * 2 + ["So: yes"] * 2
         [thread] = (await site.get("/api/threads"))["items"]
         assert thread["message_count"] == 2
+
+
+async def test_an_answer_that_is_sent_twice_at_once_gets_one_reply(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that lost its connection repeats the request before the first one has ended."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
+    builder.add_edge(START, "ask")
+    find, both = completions.find_question, asyncio.Barrier(2)
+
+    async def found_by_both(*given: Any) -> Any:
+        question = await find(*given)
+        await both.wait()
+        return question
+
+    async with (
+        stage.world(with_graph(plain_agent(), builder.compile())) as world,
+        site_of(world.segue) as site,
+        client_of(site) as client,
+    ):
+
+        async def say(text: str, key: str) -> Any:
+            headers = {**named("c"), "Idempotency-Key": key}
+            made = await client.chat.completions.create(
+                model="guide", messages=user(text), extra_headers=headers
+            )
+            return made.choices[0].message.content
+
+        await say("A table.", "k-1")
+        monkeypatch.setattr(completions, "find_question", found_by_both)
+        assert await asyncio.gather(say("yes", "k-2"), say("yes", "k-2")) == ["So: yes"] * 2
 
 
 async def test_each_user_has_chats_of_their_own(stage: Stage) -> None:

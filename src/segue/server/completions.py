@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from segue.core.messages import spoken_text, user_message
 from segue.core.snowflake import time_of, to_text
-from segue.errors import BackendError, NotFoundError, UsageError
+from segue.errors import BackendError, ConflictError, NotFoundError, UsageError
 from segue.events import (
     Event,
     MessageDelta,
@@ -201,7 +201,12 @@ async def _send(request: Request, segue: Segue, thread: Thread, content: Any) ->
     words = _words_of(content)
     question = await find_question(segue, thread) if words else None
     if question is not None and len((question.ending or {}).get("questions", ())) == 1:
-        return await segue.answer(question, words, client_message_id=key)
+        try:
+            return await segue.answer(question, words, client_message_id=key)
+        except ConflictError:
+            if key and (sent := await segue.find_sent(thread, key)):
+                return sent  # repeated at the same moment
+            raise
     new = message_in(content, key)
     return (await accept_message(request, thread, new)).turn
 
