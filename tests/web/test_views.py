@@ -179,6 +179,17 @@ async def test_all_can_be_done_by_keyboard(browser: Browser, site: Served) -> No
         await page.keyboard.press("Escape")
 
 
+async def test_an_unknown_conversation_is_reported(browser: Browser, site: Served) -> None:
+    """One sentence above the start page, and none on the start page itself."""
+    async with tab_of(browser, site) as tab:
+        await tab.page.goto(f"{site.address}/#/t/12345")
+        note = tab.page.get_by_role("status").get_by_text("This conversation does not exist, or it")
+        await note.wait_for(timeout=20_000)
+        await tab.page.goto(f"{site.address}/#/")
+        await expect(note).to_have_count(0)
+        tab.mistakes[:] = [each for each in tab.mistakes if "404" not in each]
+
+
 async def test_dialogs_look_alike_and_show_the_focus(browser: Browser, site: Served) -> None:
     """The page behind them is equally dark, and the ring of the search lies inside its dialog."""
     behind = "each => getComputedStyle(each, '::backdrop').backgroundColor"

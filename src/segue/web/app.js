@@ -28,7 +28,7 @@ const PLACES = { preferences: "Preferences", memories: "Memories", reminders: "R
 const OWN_PATHS = new Set(["outcomes", "simulate"]);
 
 export class SegueApp extends SegueElement {
-  static properties = { route: { state: true }, isInspecting: { state: true }, problem: { state: true } };
+  static properties = { route: { state: true }, isInspecting: { state: true }, missing: { state: true } };
 
   static styles = [tokens, controls, appStyles];
 
@@ -37,7 +37,7 @@ export class SegueApp extends SegueElement {
     this.session = new Session({ api: new URL("..", import.meta.url), key: keys.get() });
     this.route = read(location);
     this.isInspecting = localStorage.getItem(INSPECTOR) === "open";
-    this.problem = "";
+    /** A conversation of the address that the server does not show to this user. */ this.missing = "";
     /** @type {object | null} The conversation that got the focus. */ this.shown = null;
     addEventListener("hashchange", () => (this.route = read(location)));
     globalThis.addEventListener("keydown", (event) => this.#key(event));
@@ -54,8 +54,11 @@ export class SegueApp extends SegueElement {
     if (this.isInspecting && session.me?.is_operator) import("./elements/inspector.js");
     if (route.place === "outcomes") import("./elements/outcomes.js");
     if (route.place === "simulate") import("./elements/simulator.js");
-    if (!session.isReady || route.place !== "thread" || session.find(route.id)) return;
-    session.client.getThread(route.id).then((found) => session.keep(found), () => go(""));
+    if (!session.isReady || route.place !== "thread" || session.find(route.id) || this.missing === route.id) return;
+    session.client.getThread(route.id).then((found) => session.keep(found), (error) => {
+      if (error.status === 404) this.missing = route.id;
+      else go("");
+    });
   }
 
   updated() {
@@ -108,7 +111,8 @@ export class SegueApp extends SegueElement {
   #middle(thread) {
     const { session, route } = this;
     const back = html`<button class="plain icon back" aria-label="Back to the conversations" @click=${() => go("")}>${icon("back")}</button>`;
-    if (route.place === "thread") return thread ? html`${this.#header(thread, back)}${this.#offer()}${this.#conversation(thread)}` : nothing;
+    if (thread) return html`${this.#header(thread, back)}${this.#offer()}${this.#conversation(thread)}`;
+    if (route.place === "thread") return route.id === this.missing ? html`<header class="back">${back}</header>${this.#welcome()}` : nothing;
     if (!session.isReady || !PLACES[route.place]) return this.#welcome();
     return html`<header class="back">${back}</header>${this.#view(route.place)}`;
   }
@@ -156,7 +160,8 @@ export class SegueApp extends SegueElement {
     const { session } = this;
     if (session.failure) return html`<div class="welcome" role="status"><h1>The server does not respond</h1><p class="dim">${session.failure.message} This page retries automatically.</p></div>`;
     if (!session.isReady) return nothing;
-    return html`<div class="welcome"><h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>
+    const missing = this.route.place === "thread" && html`<p class="notice" role="status">This conversation does not exist, or it belongs to another user.</p>`;
+    return html`<div class="welcome">${missing || nothing}<h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>
       <p class="dim">${session.threads.length ? "Continue one of these, or write to start a new conversation." : "Then wait a while: here, agents write first."}</p>
       <div class="recent">${session.threads.slice(0, 3).map((thread) => html`<a href="./#/t/${thread.id}">
         <span class="face" aria-hidden="true">${session.nameOf(thread.agent_id).slice(0, 1).toUpperCase()}</span>
