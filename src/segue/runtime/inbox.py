@@ -114,6 +114,8 @@ class Inbox:
                 decisions=asked.decisions,
             ),
         )
+        if asked.preferences:
+            deps.wakeups.timers.now()
         await self._turns.recheck(turn.thread_id)
         await self._wake(turn)
         return turn
