@@ -1,6 +1,8 @@
 """The default decider: which follow-up fits a reply, if any, without asking a model."""
 
+import tomllib
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,7 @@ from segue.errors import UsageError
 from tests.histories import broken_threads, calling, result, ticking_generator
 
 GENERATOR = ticking_generator()
+QUESTIONS = tomllib.loads((Path(__file__).parents[1] / "speech/questions.toml").read_text())
 
 
 def batch_of(*messages: BaseMessage, kind: BatchType | None = None) -> Batch:
@@ -291,6 +294,13 @@ def test_a_fact_that_was_answered_is_not_followed_up(user: str, reply: str) -> N
     """Who asked what is so and was told has no reason to hear from the agent again."""
     assert sign(reply, user) is Sign.ANSWERED
     assert decide(talk(user, reply)) is None
+
+
+def test_advice_may_be_followed_up_and_a_fact_may_not() -> None:
+    """Which chords come first has yet to be tried; what the capital of Norway is, is settled."""
+    for kind, expected in (("advice", Sign.INFORMED), ("fact", Sign.ANSWERED)):
+        read = {user: sign("Start with G, C and D.", user) for user in QUESTIONS[kind]}
+        assert read == dict.fromkeys(QUESTIONS[kind], expected)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def asks_something(text: str) -> bool:
 
 
 def asks_fact(text: str) -> bool:
-    """Whether a user asks for a fact, and tells nothing of their own life, plans or feelings."""
+    """Whether a user asks for a fact, not for advice, and tells nothing of their own life."""
     sentences = sentences_of(text)
     other = (_pattern("action"), _pattern("small_talk"))
     asked = [
@@ -81,6 +81,8 @@ def asks_fact(text: str) -> bool:
         for s in sentences
         if _pattern("fact").search(s) or (is_question(s) and not any(p.search(s) for p in other))
     ]
+    if any(_pattern("advice").search(s) for s in asked):
+        return False
     clauses = (c for s in sentences for c in _pattern("clause_end").split(without_filler(s)))
     return bool(asked) and not any(
         _pattern("own_life").search(clause) and not _pattern("fact").search(clause)
