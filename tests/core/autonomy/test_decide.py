@@ -363,6 +363,15 @@ def test_where_the_rules_do_not_know_better_they_say_less(
     assert (decide(talk(user, reply)) is None) == (expected is not Sign.ASKED)
 
 
+def test_a_short_english_reply_is_known_to_be_english() -> None:
+    """Also if most of it repeats the user; other languages share some of its words."""
+    assert (
+        sign("Noted, 1 so far: I want to learn guitar", "I want to learn guitar") is Sign.INFORMED
+    )
+    assert sign("Não use mais emojis nas respostas.", "Olá") is Sign.NOT_READ
+    assert sign("Ik oefen gitaar, want dat is leuk.", "Hoi") is Sign.NOT_READ
+
+
 @pytest.mark.parametrize("user", ["No.", "Nope, thank you very much", "no thanks"])
 def test_a_no_after_an_offer_of_help_is_a_goodbye(user: str) -> None:
     """To "Anything else?" a no means that this was all; to another question it does not."""
