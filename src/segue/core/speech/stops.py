@@ -24,7 +24,7 @@ from segue.core.speech.phrases import (
     whole_words,
     words_in,
 )
-from segue.core.speech.sentences import sentences_of
+from segue.core.speech.sentences import is_question, sentences_of
 
 _LONGEST_CLAUSE: Final = 200  # characters
 _CLAUSE_END: Final = re.compile(r"[\s)\]]*[,;:.!?…\u2014\u2013]+[\s(\[]*|\s+-+\s+")
@@ -183,7 +183,8 @@ def read_request(text: str) -> UserRequest | None:
     whole = _CLAUSE_END.sub(" ", folded(" ".join(sentences))).strip()
     if any(grammar.command.fullmatch(whole[:_LONGEST_CLAUSE]) for grammar in grammars()):
         return _STOP
-    found = [request for each in at_edges(sentences) for request in _requests_in(folded(each))]
+    meant = [*_not_taken_back(sentences)]
+    found = [request for each in at_edges(meant) for request in _requests_in(folded(each))]
     stops = [request for request in found if request.wish is Wish.STOP]
     request = next(reversed(stops or found), None)
     if request == _SOME_TIME:
@@ -296,6 +297,19 @@ def _loose_request(sentence: str, grammar: Grammar) -> UserRequest | None:
         return None
     when = next((when for when, _ in grammar.timed(plain)), None)
     return UserRequest(Wish.LATER, when) if when else UserRequest(Wish.STOP)
+
+
+def _not_taken_back(sentences: list[str]) -> Iterator[str]:
+    """The sentences without a question that the next one denies: "Stop writing to me? Never!"."""
+    for sentence, following in pairwise([*sentences, ""]):
+        if not (is_question(sentence) and _denies().fullmatch(folded(following))):
+            yield sentence
+
+
+@cache
+def _denies() -> re.Pattern[str]:
+    words = "|".join(alternatives(each["requests"]["denials"]) for each in languages())
+    return re.compile(rf"(?:{words})[\s.!…]*")
 
 
 @cache
