@@ -1,8 +1,10 @@
 """The widget on pages of a site: whose conversation it shows, and when one is created."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
@@ -14,6 +16,7 @@ from tests.web.test_servers import foreign_site
 pytestmark = pytest.mark.anyio
 
 ALLOWED = {"Access-Control-Allow-Origin": "*"}
+ROOT = Path(__file__).parents[2]
 HTML = """<!doctype html><html lang="en"><title>A site</title><body>
 <script type="module" src="{server}/web/chat.js"></script><segue-chat {attributes}></segue-chat>
 <script>document.querySelector("segue-chat").key = "{key}"</script>"""
@@ -244,3 +247,38 @@ async def test_an_agent_that_opens_the_conversation_is_shown(
     await box.press("Enter")
     await expect(said(page, "You said: I was about")).to_be_visible()
     assert await threads_of(host, "jana") == [thread.id]
+
+
+@pytest.mark.parametrize("place", ["docs/page.md", "examples/widget.html"])
+async def test_the_example_of_a_site_works_with_any_agent(
+    host: Served, visitor: BrowserContext, place: str
+) -> None:
+    """It names the address that `segue serve` prints, and no agent of its own."""
+    text = (ROOT / place).read_text(encoding="utf-8")
+    found = re.search(r"```html\n(.*?)```", text, re.DOTALL)
+    html = found[1] if found else text
+    assert "http://127.0.0.1:8000/" in html
+    key, page = await key_of(host, place), await visitor.new_page()
+    await open_html(page, host, html.replace("http://127.0.0.1:8000/", f"{host.address}/"))
+    await page.evaluate("key => (document.querySelector('segue-chat').key = key)", key)
+    await say(page, "Hello")
+
+
+async def test_the_example_of_the_client_works_with_any_agent(
+    host: Served, visitor: BrowserContext
+) -> None:
+    """It creates a conversation with the server's first agent, and sends to it."""
+    key, page = await key_of(host, "karl"), await visitor.new_page()
+    text = (ROOT / "docs/page.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
+    for old, new in {
+        "segue-client": f"{host.address}/web/client/segue-client.js",
+        "http://127.0.0.1:8000/": f"{host.address}/",
+        "key: null": f'key: "{key}"',
+    }.items():
+        assert old in program
+        program = program.replace(old, new, 1)
+    async with page.expect_console_message(lambda line: line.text.startswith("done ")):
+        await open_html(page, host, f'<script type="module">{program}</script>')
+    [thread] = await threads_of(host, "karl")
+    assert len((await host.segue.history(thread)).messages) == 2
