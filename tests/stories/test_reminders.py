@@ -490,6 +490,17 @@ async def test_a_reply_that_asks_what_else_there_is_takes_the_request_on(stage: 
         assert [reminder.text for reminder in await w.segue.list_reminders("sam")] == ["call mum"]
 
 
+async def test_no_reminder_is_set_that_the_user_does_not_want(stage: Stage) -> None:
+    """A negated or withdrawn request stays without one, however the reply sounds."""
+    async with world(stage, "Sure!", "Okay!", "Klar!") as w:
+        await start(w)
+        await w.say("one", "You don't have to remind me tomorrow at 9 to call mum.")
+        await w.say("one", "Remind me tomorrow at 9 to call mum. Actually, forget it.")
+        await w.say("one", "Erinnere mich morgen um 9 nicht an Mama.")
+        assert await w.segue.list_reminders("sam") == []
+        assert await told(w, "one", "promise") == []
+
+
 async def test_an_agreement_after_another_tool_is_left_alone(stage: Stage) -> None:
     """The tool may be the user's own calendar."""
     other = calling("list_reminders", {})

@@ -23,6 +23,7 @@ from segue.core.speech.reminders import (
 )
 
 TABLE = tomllib.loads(Path(__file__).with_name("promises.toml").read_text())
+REQUESTS = tomllib.loads(Path(__file__).with_name("reminder_requests.toml").read_text())
 NOW = datetime(2026, 11, 17, 12, 26, tzinfo=UTC)  # 13:26 in Berlin, a Tuesday
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -171,6 +172,24 @@ def test_a_clear_request_counts_unless_the_reply_refuses(request_: str, reply: s
     assert read_with(find_agreement, reply, request_) == "at 2026-11-18T09:00"
 
 
+@pytest.mark.parametrize("language", REQUESTS)
+def test_a_request_is_found_in_whatever_else_the_user_writes(language: str) -> None:
+    """Polite, after a negation that is about something else, or about something not to do."""
+    requests = REQUESTS[language]["requests"]
+    assert len(requests) >= 15
+    assert {each: read_with(find_agreement, "Sure!", each) for each in requests} == dict.fromkeys(
+        requests, "at 2026-11-18T09:00"
+    )
+
+
+@pytest.mark.parametrize("language", REQUESTS)
+def test_words_of_a_request_are_not_always_one(language: str) -> None:
+    """Negated, reported, quoted, conditional, withdrawn, or about what somebody else does."""
+    others = REQUESTS[language]["others"]
+    assert len(others) >= 20
+    assert [each for each in others if find_agreement("Sure!", each)] == []
+
+
 @pytest.mark.parametrize(("request_", "reply"), [*NOT_TAKEN, *NOT_AGREED])
 def test_not_every_kind_word_is_an_agreement(request_: str, reply: str) -> None:
     """Not a refusal, advice, a question about the time, or what was not asked."""
@@ -192,6 +211,14 @@ def test_the_text_is_what_the_user_asked_for() -> None:
     assert asked.text == "Call Mum"
     assert offered is not None
     assert offered.text == "call mum"
+
+
+def test_the_text_is_of_the_request_that_counts() -> None:
+    """Not of one before it that the user negated or withdrew."""
+    for before in ("Don't remind me of the oven.", "Remind me at 8 of the oven. No, forget it."):
+        found = find_agreement("Sure!", f"{before} Remind me tomorrow at 9 to call Mum.")
+        assert found is not None
+        assert found.text == "call Mum"
 
 
 @pytest.mark.parametrize(

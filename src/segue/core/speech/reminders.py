@@ -12,7 +12,7 @@ that says nothing.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cache
@@ -23,6 +23,7 @@ from unicodedata import combining, normalize
 from segue.core.durations import show_duration
 from segue.core.memory import query_words
 from segue.core.speech.phrases import alternatives, folded, languages, whole_words
+from segue.core.speech.reminder_requests import RequestGrammar, own_sentences
 from segue.core.speech.sentences import is_question, sentences_of
 from segue.core.speech.stops import UNITS, grammars, read_numbers
 from segue.core.text import one_line
@@ -105,8 +106,7 @@ class _Reminders:
         self.promise = whole_words(table["promises"], table.get("words"))
         self.other = whole_words(table["others"])
         self.ask = whole_words(table["asks"])
-        self.request = whole_words(table["requests"])
-        self.not_request = whole_words(table["not_requests"])
+        self.requests = RequestGrammar(language)
         self.agrees = whole_words(table["agrees"])
         self.declines = whole_words(table["declines"])
         self.negates = whole_words(table["negates"])
@@ -184,9 +184,13 @@ def find_agreement(reply: str, request: str) -> Promise | None:
     asks what else there is to do does.
     """
     sentences = [(each, folded(each)) for each in sentences_of(reply)]
-    requested = [*map(folded, sentences_of(request))]
+    requested = [*own_sentences(request)]
     for language in _languages():
-        asked = [each for each in requested if _asks(each, language)]
+        asked = [
+            each
+            for each in language.requests.requests_of(requested)
+            if _names_time(each, _read_time(each, language), language)
+        ]
         if not asked:
             continue
         agreed = _agreeing(sentences, language)
@@ -200,21 +204,15 @@ def find_agreement(reply: str, request: str) -> Promise | None:
             is_made = False
         if time is None and (not agreed or questions):
             is_made = False
-        return Promise(_own_words(request, language), time, is_made)
+        return Promise(_own_words(request, language, asked), time, is_made)
     return None
-
-
-def _asks(sentence: str, language: _Reminders) -> bool:
-    if not language.request.search(sentence) or language.not_request.search(sentence):
-        return False
-    return _names_time(sentence, _read_time(sentence, language), language)
 
 
 def _is_plain(message: list[str], asked: str, language: _Reminders) -> bool:
     """Whether the sentence of a message begins with the request, and nothing introduces it:
     "Translate: remind me" does not.
     """
-    found = language.request.search(asked)
+    found = language.requests.request.search(asked)
     before = asked[: found.start()] if found else asked
     earlier = message[: message.index(asked)]
     is_own = not any(g.reports.search(each) for g in grammars() for each in (*earlier, before))
@@ -283,10 +281,11 @@ def _joined(times: list[PromisedTime | None]) -> PromisedTime | None:
     return joined if joined.is_known else None
 
 
-def _own_words(text: str, language: _Reminders) -> str:
+def _own_words(text: str, language: _Reminders, asked: Iterable[str] = ()) -> str:
     """What the sentence about the reminder says it is about, as it was written."""
     lines = re.split(r"(?<=[.!?…])\s+|\n+", text.strip())
-    about = [line for line in lines if language.ask.search(folded(line.casefold()))]
+    about = [line for line in lines if not {*own_sentences(line)}.isdisjoint(asked)]
+    about += [line for line in lines if language.ask.search(folded(line.casefold()))]
     return _subject(one_line(next(iter(about), text), LONGEST_TEXT), language)
 
 
