@@ -65,6 +65,27 @@ async def test_a_mark_says_why_and_a_wrong_field_is_named(browser: Browser, site
         tab.mistakes[:] = [each for each in tab.mistakes if "422" not in each]
 
 
+async def test_marks_of_one_spot_show_their_number(browser: Browser, site: Served) -> None:
+    """The numbers add up to those of the week, and each follow-up has its reason."""
+    async with tab_of(browser, site, viewport={"width": 1440, "height": 900}) as tab:
+        page = tab.page
+        await page.goto(f"{site.address}/simulate")
+        week = page.locator("figure").first
+        await week.wait_for()
+        await page.get_by_label("Agent").select_option("ada")
+        await page.get_by_label("In a row, at most, policy A").fill("3")
+        await page.keyboard.press("Enter")
+        marks = week.locator(".mark:has(.follow_up)")
+        await marks.first.wait_for()
+        texts = [await each.text_content() or "" for each in await marks.all()]
+        numbers = [int(text.strip()[1:] or 1) for text in texts]
+        assert max(numbers) > 1
+        assert f"· {sum(numbers)} follow-ups ·" in await week.inner_text()
+        await marks.nth(numbers.index(max(numbers))).focus()
+        told = await week.locator(".told").inner_text()
+        assert len(told.strip().splitlines()) == max(numbers)
+
+
 async def test_the_past_of_a_conversation_is_a_story_too(browser: Browser, site: Served) -> None:
     """What was really said, under the policy of now and another one."""
     async with tab_of(browser, site) as tab:

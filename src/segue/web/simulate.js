@@ -81,6 +81,21 @@ export function daysOf({ start, end }) {
   return days;
 }
 
+/**
+ * Entries of one kind that would be drawn over each other, together.
+ * @param {Entry[]} entries @param {number} width Of a mark, in hours.
+ */
+export function spots(entries, width) {
+  /** @type {Entry[][]} */ const found = [];
+  for (const entry of entries) {
+    const spot = found.find(([{ kind, at }]) =>
+      kind === entry.kind && dayOf(at) === dayOf(entry.at) && Math.abs(hourOf(entry.at) - hourOf(at)) < width);
+    if (spot) spot.push(entry);
+    else found.push([entry]);
+  }
+  return found;
+}
+
 /** The quiet parts of a day, in hours. @param {Hours} hours @returns {[number, number][]} */
 export function quietParts(hours) {
   if (hours === "none") return [];

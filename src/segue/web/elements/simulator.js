@@ -1,6 +1,6 @@
 /** The simulator, for operators: two policies, one story, and the week that each of them makes. */
 
-import { FIELDS, dayOf, daysOf, hourOf, placesOf, quietParts, sayDay, sayEntry, sayHours, toChanges, toForm } from "../simulate.js";
+import { FIELDS, dayOf, daysOf, hourOf, placesOf, quietParts, sayDay, sayEntry, sayHours, spots, toChanges, toForm } from "../simulate.js";
 import { controls, sheet } from "../styles.js";
 import { css, html, nothing, svg } from "../vendor/lit.js";
 import { SegueView, define } from "./element.js";
@@ -9,9 +9,10 @@ import { SegueView, define } from "./element.js";
 
 const NAMES = /** @type {const} */ (["A", "B"]);
 const ROW = 36;
+const MARK = 10;
 const LEFT = 58;
 const RIGHT = 44;
-const SHOWN = new Set(["user_message", "reply", "follow_up", "postponed", "not_sent", "pending"]);
+const SAID = new Set(["user_message", "reply"]);
 const TOLD = new Set(["follow_up", "postponed", "not_sent", "pending"]);
 
 export class SegueSimulator extends SegueView {
@@ -69,7 +70,7 @@ export class SegueSimulator extends SegueView {
     /** @type {Record<string, string>[]} */ this.forms = [];
     /** @type {Simulation | null} */ this.simulation = null;
     this.isBusy = false;
-    /** @type {(Entry | null)[]} */ this.told = [null, null];
+    /** @type {(Entry[] | null)[]} */ this.told = [null, null];
     this.width = 520;
     this.sizes = new ResizeObserver(([{ contentRect }]) => (this.width = Math.max(300, Math.floor(contentRect.width))));
   }
@@ -190,8 +191,13 @@ export class SegueSimulator extends SegueView {
     const height = 18 + days.length * ROW;
     const sent = run.totals.sent;
     const cap = +run.policy.policy.max_per_day;
-    const x = (/** @type {number} */ hour) => LEFT + (hour / 24) * (this.width - LEFT - RIGHT);
+    const room = this.width - LEFT - RIGHT;
+    const x = (/** @type {number} */ hour) => LEFT + (hour / 24) * room;
     const top = (/** @type {number} */ row) => 18 + row * ROW;
+    const place = (/** @type {Entry} */ { kind, at }) => {
+      const beside = kind === "reply" ? 8 : 0; // an answer comes in the same minute as what it answers
+      return `translate(${(x(hourOf(at)) + beside).toFixed(1)} ${top(days.indexOf(dayOf(at))) + (SAID.has(kind) ? 9 : 24)})`;
+    };
     const told = this.told[index];
     return html`<figure>
       <figcaption>Policy ${NAMES[index]} <span class="dim">· ${sent} ${sent === 1 ? "follow-up" : "follow-ups"} · quiet ${sayHours(run.quiet_hours)} · ${simulation.time_zone}</span></figcaption>
@@ -204,23 +210,20 @@ export class SegueSimulator extends SegueView {
           return svg`<text x="0" y=${top(row) + 21}>${sayDay(day)}</text>
             <text class=${count >= cap ? "full" : ""} x=${this.width} y=${top(row) + 21} text-anchor="end">${count}/${cap}</text>`;
         })}
-        ${run.entries.filter((entry) => SHOWN.has(entry.kind)).map((entry) => this.#mark(entry, index, x(hourOf(entry.at)), top(days.indexOf(dayOf(entry.at)))))}
+        ${run.entries.filter((entry) => SAID.has(entry.kind)).map((entry) => svg`<g transform=${place(entry)}>${shape(entry.kind)}</g>`)}
+        ${spots(run.entries.filter((entry) => TOLD.has(entry.kind)), (MARK / room) * 24).map((entries) => this.#mark(entries, index, place(entries[0])))}
       </svg>
-      <p class="told" aria-live="polite">${told ? sayEntry(told) : html`<span class="dim">Point at a mark, or reach it with Tab, to read why.</span>`}</p>
+      <p class="told" aria-live="polite">${told ? told.map((entry) => html`${sayEntry(entry)}<br>`) : html`<span class="dim">Point at a mark, or reach it with Tab, to read why.</span>`}</p>
       <details><summary>As a list</summary><ol>${run.entries.filter((entry) => entry.kind !== "planned").map((entry) => html`<li>${sayEntry(entry)}</li>`)}</ol></details>
     </figure>`;
   }
 
-  /** @param {Entry} entry @param {number} index @param {number} x @param {number} y */
-  #mark(entry, index, x, y) {
-    const isTold = TOLD.has(entry.kind);
-    // An answer comes in the same minute as what it answers.
-    const beside = entry.kind === "reply" ? 8 : 0;
-    const place = `translate(${(x + beside).toFixed(1)} ${y + (isTold ? 24 : 9)})`;
-    if (!isTold) return svg`<g transform=${place}>${shape(entry.kind)}</g>`;
-    const show = () => (this.told = this.told.map((old, number) => (number === index ? entry : old)));
-    return svg`<g class="mark" transform=${place} tabindex="0" role="img" aria-label=${sayEntry(entry)} @focus=${show} @mouseenter=${show}>
-      <circle class="halo" r="9" />${shape(entry.kind)}</g>`;
+  /** Entries of one spot, with their number if there are several. @param {Entry[]} entries @param {number} index @param {string} place */
+  #mark(entries, index, place) {
+    const [{ kind }] = entries;
+    const show = () => (this.told = this.told.map((old, number) => (number === index ? entries : old)));
+    return svg`<g class="mark" transform=${place} tabindex="0" role="img" aria-label=${entries.map(sayEntry).join(" ")} @focus=${show} @mouseenter=${show}>
+      <circle class="halo" r="9" />${shape(kind)}${entries.length > 1 ? svg`<text x="8" y="4">×${entries.length}</text>` : nothing}</g>`;
   }
 }
 
@@ -240,6 +243,7 @@ const key = html`<ul class="key" aria-label="What the marks mean">
   ${[["user_message", "the user wrote"], ["reply", "answer"], ["follow_up", "follow-up"], ["postponed", "postponed"], ["not_sent", "not sent"], ["pending", "still planned"]].map(
     ([kind, text]) => html`<li><svg width="16" height="16" viewBox="-8 -8 16 16" aria-hidden="true">${shape(kind)}</svg>${text}</li>`)}
   <li><svg width="16" height="16" aria-hidden="true"><rect class="quiet" width="16" height="16" /></svg>quiet hours</li>
+  <li>×2: two at one spot</li>
   <li>1/5: sent of the day's cap</li>
 </ul>`;
 
