@@ -81,6 +81,10 @@ async def test_marks_of_one_spot_show_their_number(browser: Browser, site: Serve
         numbers = [int(text.strip()[1:] or 1) for text in texts]
         assert max(numbers) > 1
         assert f"· {sum(numbers)} follow-ups ·" in await week.inner_text()
+        box = "all => Math.{0}(...all.map((each) => each.getBoundingClientRect().{1}))"
+        latest = await marks.locator("text").evaluate_all(box.format("max", "right"))
+        sums = week.locator("text", has_text="/1000")
+        assert latest < await sums.evaluate_all(box.format("max", "left")), "both can be read"
         await marks.nth(numbers.index(max(numbers))).focus()
         told = await week.locator(".told").inner_text()
         assert len(told.strip().splitlines()) == max(numbers)

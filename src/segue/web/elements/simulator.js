@@ -11,7 +11,7 @@ const NAMES = /** @type {const} */ (["A", "B"]);
 const ROW = 36;
 const MARK = 10;
 const LEFT = 58;
-const RIGHT = 44;
+const RIGHT = 68;
 const SAID = new Set(["user_message", "reply"]);
 const TOLD = new Set(["follow_up", "postponed", "not_sent", "pending"]);
 
@@ -223,7 +223,7 @@ export class SegueSimulator extends SegueView {
     const [{ kind }] = entries;
     const show = () => (this.told = this.told.map((old, number) => (number === index ? entries : old)));
     return svg`<g class="mark" transform=${place} tabindex="0" role="img" aria-label=${entries.map(sayEntry).join(" ")} @focus=${show} @mouseenter=${show}>
-      <circle class="halo" r="9" />${shape(kind)}${entries.length > 1 ? svg`<text x="8" y="4">×${entries.length}</text>` : nothing}</g>`;
+      <circle class="halo" r="9" />${shape(kind)}${entries.length > 1 ? svg`<text x="10" y="4">×${entries.length}</text>` : nothing}</g>`;
   }
 }
 
