@@ -60,6 +60,20 @@ def test_what_only_sounds_like_a_promise_is_none(language: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("request_", "reply"),
+    [
+        ("How do you say 'remind me tomorrow at 9' in French?", "Je te rappellerai demain à 9h."),
+        ("Translate: I will remind you tomorrow at 9", "Ich erinnere dich morgen um 9."),
+        ("Was heißt „I will remind you at 9:00“?", "Ich erinnere dich um 9:00."),
+    ],
+)
+def test_a_translation_promises_nothing(request_: str, reply: str) -> None:
+    """The words of the reply are those that the user asked for."""
+    assert find_promise(reply, request_) is None
+    assert find_promise(reply, f"Please remind me tomorrow at 9. {request_}") is not None
+
+
 SURE = "I'll make sure to do that."
 AGREED = [
     ("remind me tomorrow at 9 to call mum", SURE, "at 2026-11-18T09:00"),
@@ -108,6 +122,8 @@ NOT_TAKEN = [
     ("remind me tomorrow at 9 to call mum", "Sure! At 9 in the morning?"),
     ("remind me tomorrow at 9 to call mum", "Tomorrow morning?"),
     ("remind me tomorrow at 9 to call mum", "At nine?"),
+    ("remind me tomorrow at 9 to call mum", "Nine in the evening?"),
+    ("remind me tomorrow at 9 to call mum", "Sure, but is that too early?"),
     ("remind me tomorrow at 9 to call mum", "Shall I set a reminder?"),
     ("remind me tomorrow at 9 to call mum", "Got it, are you sure?"),
     ("Erinnere mich morgen um 9 Uhr an Mama", "Gern, um wie viel Uhr genau?"),

@@ -35,6 +35,9 @@ class RequestGrammar:
         self._says = whole_words(table["says"])
         self._has_said = re.compile(rf"(?<![\w'])(?:{alternatives(table['says'])}){_OBJECT}")
         self._text = whole_words(table["texts"])
+        self._works_on = re.compile(
+            rf"\W*(?:\w+ ){{0,2}}(?:{alternatives(table['texts'])})(?![\w']).*:"
+        )
         self._means = re.compile(rf"(?<![\w'])(?:{alternatives(table['meanings'])})\W*\?")
         self._condition = whole_words(table["conditions"])
         self._polite = whole_words(table["polite"])
@@ -61,6 +64,13 @@ class RequestGrammar:
             # What follows is not the user's own text: "Translate this:".
             is_own = is_own and not (sentence.endswith(":") and self._text.search(sentence))
         return asked
+
+    def is_about_words(self, message: list[str]) -> bool:
+        """Whether a message asks to translate, explain or correct some words."""
+        return any(
+            self._works_on.match(each) or (self._question.match(each) and self._says.search(each))
+            for each in message
+        )
 
     def _is_request(self, sentence: str, found: re.Match[str]) -> bool:
         before, after = sentence[: found.start()], sentence[found.end() :]

@@ -169,11 +169,23 @@ def find_promise(reply: str, request: str) -> Promise | None:
             is_promise = language.promise.search(sentence) and not language.other.search(sentence)
             if not is_promise or is_question(plain):
                 continue
-            asked = [s for s in map(folded, sentences_of(request)) if language.ask.search(s)]
+            requested = [*own_sentences(request)]
+            if _is_about_words(requested):
+                return None
+            asked = [each for each in requested if language.ask.search(each)]
             times = [_read_time(each, language) for each in (sentence, *asked)]
             if asked or _names_time(sentence, times[0], language):
                 return Promise(_own_words(request if asked else reply, language), _joined(times))
     return None
+
+
+def _is_about_words(message: list[str]) -> bool:
+    """Whether the user asks for words, such as a translation, and for no reminder besides: the
+    reply says the words, and promises nothing by them.
+    """
+    every = [each.requests for each in _languages()]
+    is_asked = any(each.requests_of(message) for each in every)
+    return not is_asked and any(each.is_about_words(message) for each in every)
 
 
 def find_agreement(reply: str, request: str) -> Promise | None:
