@@ -17,6 +17,18 @@ ALL = [
     "Non ricordarmelo più.",
     "Não me lembre mais disso.",
     "Herinner me er niet meer aan.",
+    "No more reminders, please.",
+    "Stop the reminders.",
+    "Non ho mai chiesto questi promemoria",
+    "Nunca pedi esses lembretes",
+    "Ich brauche keine Erinnerungen mehr von dir",
+    "Keine Erinnerungen mehr, bitte.",
+    "Pourrais-tu ne plus m'envoyer de rappels ?",
+    "No necesito recordatorios",
+    "Basta de recordatorios, por favor.",
+    "Non mandarmi più promemoria.",
+    "Chega de lembretes, por favor.",
+    "Geen herinneringen meer, alsjeblieft.",
 ]
 ONE = {
     "Stop reminding me to water the plants, please": "water the plants",

@@ -109,6 +109,7 @@ class Grammar:
         self.resume = whole_clause(requests, "resumes")
         self.reminder_stop = whole_clause(requests, "reminder_stops")
         self.reminder_stop_of = open_clause(requests, "reminder_stops_of")
+        self.reminder_noun = whole_words(requests["reminder_nouns"], words)
         self.reports = whole_words(requests["reporting"], words)
         self.loose_stop = whole_words(requests["loose_stops"], words)
         self.veto = whole_words(requests["vetoes"], words)
@@ -280,7 +281,12 @@ def _refused_time(clause: str, grammar: Grammar) -> UserRequest | None:
 
 
 def _reminder_request(clause: str, grammar: Grammar) -> UserRequest | None:
-    if grammar.reminder_stop.fullmatch(clause):
+    names_reminders = (
+        grammar.reminder_noun.search(clause)
+        and not grammar.conjunction.search(clause)
+        and grammar.stop.fullmatch(clause)
+    )
+    if names_reminders or grammar.reminder_stop.fullmatch(clause):
         return UserRequest(Wish.STOP_REMINDERS)
     found = grammar.reminder_stop_of.fullmatch(clause)
     return UserRequest(Wish.STOP_REMINDERS, about=found[1]) if found else None
