@@ -168,7 +168,7 @@ async def test_a_deleted_conversation_makes_room_for_another(
         await host.segue.delete_thread(thread)
         if text == "Second":
             await open_widget(page, host, key)
-        await page.get_by_role("heading", name="Say hello").wait_for()
+        await expect(page.get_by_role("heading", name="Say hello")).to_be_visible()
 
 
 async def test_only_the_first_message_stores_a_conversation(

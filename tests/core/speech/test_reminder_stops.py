@@ -19,8 +19,6 @@ ALL = [
     "Herinner me er niet meer aan.",
     "No more reminders, please.",
     "Stop the reminders.",
-    "Non ho mai chiesto questi promemoria",
-    "Nunca pedi esses lembretes",
     "Ich brauche keine Erinnerungen mehr von dir",
     "Keine Erinnerungen mehr, bitte.",
     "Pourrais-tu ne plus m'envoyer de rappels ?",
