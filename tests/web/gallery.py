@@ -227,7 +227,27 @@ async def _days_of_ours(made: Gallery) -> None:
 PUBLISHED = (
     ("page.png", "timeline", 1440, "light"),
     ("page-dark.png", "chat", 1440, "dark"),
+    ("simulator.png", "simulator", 1440, "light"),
 )
+
+
+async def simulator(made: Gallery, tab: Tab) -> None:
+    """Two policies on the same week, and why the second one waits."""
+    await tab.page.goto(f"{made.address}/simulate")
+    await tab.page.get_by_text("Both policies do the same.").wait_for()
+    fields = {
+        "In a row, at most": ("3", "3"),
+        "A day, at most": ("5", "1"),
+        "After a question": ("1h", "2h"),
+        "Quiet hours": ("22:00 to 08:00", "20:00 to 10:00"),
+    }
+    for label, values in fields.items():
+        for policy, value in zip("AB", values, strict=True):
+            await tab.page.get_by_label(f"{label}, policy {policy}").fill(value)
+    await tab.page.keyboard.press("Enter")
+    weeks = tab.page.locator("figure")
+    await tab.page.get_by_text("quiet 20:00 to 10:00").wait_for()
+    await weeks.nth(1).locator(".mark:has(.postponed)").first.focus()
 
 
 async def publish(target: Path) -> None:
@@ -237,7 +257,7 @@ async def publish(target: Path) -> None:
         async with gallery(folder) as made, browsing() as browser:
             for name, view, width, scheme in PUBLISHED:
                 context, tab = await made.visit(browser, width, scheme)
-                await VIEWS[view](made, tab)
+                await {**VIEWS, "simulator": simulator}[view](made, tab)
                 await tab.page.screenshot(path=target / name)
                 await context.close()
 
