@@ -164,8 +164,8 @@ async def test_a_stop_that_was_understood_is_confirmed(
         chat.say("I play the piano.")
         chat.say("Not now, write to me tomorrow.")
         zone = r"(\w+/\w+|[A-Z]+|[+-]\d+)"
-        told = rf"before \d{{4}}-\S+ [\d:]+ {zone}\. To undo this, write: "
-        await chat.until(rf"^\(No agent writes to you first {told}")
+        until = rf"before \d{{4}}-\S+ [\d:]+ {zone}\. To undo this, write: "
+        await chat.until(rf"^\(No agent writes to you first {until}")
         chat.say("Stop writing to me.")
         told = await chat.until(r"^\(Agents no longer write to you first\. .*write: \"(.+)\"\)\n")
         chat.say(told[1])

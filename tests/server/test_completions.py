@@ -15,6 +15,7 @@ from openai import AsyncOpenAI
 from segue.errors import BackendError
 from segue.server import completions
 from segue.server.auth import new_key
+from segue.server.chats import find_question
 from segue.server.settings import ServerSettings
 from segue.simulate.world import Stage, World, plain_agent, with_graph
 from tests.runtime.scenes import Paced, calling, echo, lines
@@ -376,10 +377,10 @@ async def test_an_answer_that_is_sent_twice_at_once_gets_one_reply(
     builder = StateGraph(MessagesState)
     builder.add_node("ask", lambda _: {"messages": [AIMessage(f"So: {interrupt('For eight?')}")]})
     builder.add_edge(START, "ask")
-    find, both = completions.find_question, asyncio.Barrier(2)
+    both = asyncio.Barrier(2)
 
     async def found_by_both(*given: Any) -> Any:
-        question = await find(*given)
+        question = await find_question(*given)
         await both.wait()
         return question
 
@@ -398,7 +399,8 @@ async def test_an_answer_that_is_sent_twice_at_once_gets_one_reply(
 
         await say("A table.", "k-1")
         monkeypatch.setattr(completions, "find_question", found_by_both)
-        assert await asyncio.gather(say("yes", "k-2"), say("yes", "k-2")) == ["So: yes"] * 2
+        replies = await asyncio.gather(say("yes", "k-2"), say("yes", "k-2"))
+        assert [*replies] == ["So: yes"] * 2
 
 
 async def test_each_user_has_chats_of_their_own(stage: Stage) -> None:
