@@ -254,3 +254,16 @@ async def test_a_conversation_that_was_not_read_is_read_when_the_server_is_back(
         await own.start()
         await tab.check_shows("You said: Hello.")
         tab.mistakes.clear()  # the browser notes the failures
+
+
+async def test_a_server_that_refuses_the_first_requests_is_asked_again(
+    browser: Browser, site: Served
+) -> None:
+    """As over the rate limit, or behind a proxy while it restarts."""
+    async with tab_of(browser, site) as tab:
+        await tab.page.route("**/api/me", lambda route: route.fulfill(status=429))
+        await tab.page.reload()
+        await tab.page.get_by_text("This page retries automatically.").wait_for()
+        await tab.page.unroute("**/api/me")
+        await expect(tab.page.get_by_role("textbox", name="Write to")).to_be_visible()
+        tab.mistakes.clear()  # the browser notes the refusals

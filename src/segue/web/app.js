@@ -3,7 +3,7 @@
  * The address says what is shown, so that back, reload and links work: after `#`, or as a path.
  */
 
-import { Session, keys } from "./session.js";
+import { Session, isTemporary, keys } from "./session.js";
 import { allow, decline, mayAsk, notify, register } from "./notifications.js";
 import { icon } from "./icons.js";
 import { controls, tokens } from "./styles.js";
@@ -158,7 +158,7 @@ export class SegueApp extends SegueElement {
 
   #welcome() {
     const { session } = this;
-    if (session.failure) return html`<div class="welcome" role="status"><h1>The server does not respond</h1><p class="dim">${session.failure.message} This page retries automatically.</p></div>`;
+    if (session.failure) return html`<div class="welcome" role="status"><h1>The server does not respond</h1><p class="dim">${session.failure.message} ${isTemporary(session.failure) ? "This page retries automatically." : ""}</p></div>`;
     if (!session.isReady) return nothing;
     const missing = this.route.place === "thread" && html`<p class="notice" role="status">This conversation does not exist, or it belongs to another user.</p>`;
     return html`<div class="welcome">${missing || nothing}<h1>${session.threads.length ? "Pick up where you left off" : "Say hello"}</h1>

@@ -14,18 +14,11 @@ import { SegueError } from "./client/segue-client.js";
 import { SegueElement, define } from "./elements/element.js";
 import "./elements/composer.js";
 import "./elements/conversation.js";
-import { Session } from "./session.js";
+import { RETRY_AFTER, Session, isTemporary } from "./session.js";
 import { controls, tokens } from "./styles.js";
 import { css, html } from "./vendor/lit.js";
 
 /** @import { Thread } from "./client/types.js" */
-
-const RETRY_AFTER = 2000;
-
-/** Whether a later request may succeed: without a network, over the rate limit, during a restart. */
-/** @param {Error | null} error */
-const isTemporary = (error) =>
-  error instanceof SegueError && (!error.status || error.status === 429 || error.status >= 500);
 
 export class SegueChat extends SegueElement {
   static properties = {
@@ -110,16 +103,7 @@ export class SegueChat extends SegueElement {
     this.shown = undefined;
     this.failure = null;
     this.#sought = { place: "", thread: "" };
-    this.#load(this.session);
-  }
-
-  /** @param {Session} session */
-  async #load(session) {
-    await session.start();
-    // The session itself starts again only if the server could not be reached.
-    const { failure } = session;
-    if (!(failure instanceof SegueError) || !failure.status || !isTemporary(failure)) return;
-    setTimeout(() => session === this.session && failure === session.failure && this.#load(session), RETRY_AFTER);
+    this.session.start();
   }
 
   /** @param {Session} session */

@@ -10,6 +10,12 @@ import { moment } from "./words.js";
 /** @import { Agent, Frame, Me, Message, StreamState, Thread } from "./client/types.js" */
 
 const KEY = "segue.key";
+export const RETRY_AFTER = 2000;
+
+/** Whether a later request may succeed: without a network, over the rate limit, during a restart. */
+/** @param {unknown} error */
+export const isTemporary = (error) =>
+  error instanceof SegueError && (!error.status || error.status === 429 || error.status >= 500);
 
 /** The key, where the user allowed it to be kept; never in an address. */
 export const keys = {
@@ -52,17 +58,20 @@ export class Session extends EventTarget {
     this.isLocked = false;
     /** @type {Error | null} */ this.failure = null;
     this.stream = /** @type {import("./client/stream.js").SegueStream | null} */ (null);
+    this.isClosed = false;
+    this.retry = 0;
   }
 
   async start() {
     this.failure = null;
-    this.isLocked = false;
+    this.isLocked = this.isClosed = false;
     try {
       const [me, agents, threads] = await Promise.all([
         this.client.getMe(),
         this.client.listAgents(),
         this.client.listThreads({ limit: 50 }),
       ]);
+      if (this.isClosed) return;
       this.me = me;
       this.agents = agents.items;
       threads.items.forEach((thread) => this.#keep(thread));
@@ -75,17 +84,18 @@ export class Session extends EventTarget {
         onState: (state, code) => this.#connect(state, code),
       });
     } catch (error) {
+      if (this.isClosed) return;
       const lock = whyLocked(error);
       this.isLocked = lock !== null;
       this.failure = lock === null ? /** @type {Error} */ (error) : new Error(lock);
-      if (this.failure instanceof SegueError && !this.failure.status) {
-        setTimeout(() => this.start(), 2000);
-      }
+      if (isTemporary(this.failure)) this.retry = setTimeout(() => this.start(), RETRY_AFTER);
     }
     this.#changed();
   }
 
   close() {
+    this.isClosed = true;
+    clearTimeout(this.retry);
     this.stream?.close();
     this.stream = null;
   }
