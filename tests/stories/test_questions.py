@@ -77,6 +77,19 @@ async def test_an_answer_lets_the_graph_go_on(stage: Stage) -> None:
         assert (await world.journal.messages.load_batch(thread, first.batch)).is_complete
 
 
+@pytest.mark.parametrize("answer", ["Stop.", "No, stop it.", "Later, please", "Not today."])
+async def test_an_answer_that_only_refuses_is_no_request(stage: Stage, answer: str) -> None:
+    """It is about what the agent asked."""
+    async with stage.world(waiter()) as world:
+        thread = await new_thread(world)
+        async with listening(world, thread) as listener:
+            turn = await ask_for_a_table(world, listener, thread)
+            await world.segue.answer(turn, answer)
+            await world.clock.settle()
+        assert await world.segue.get_user_preferences("ann") == {}
+        assert await world.heard(thread) == ["A table for two, please.", f"Booked: {answer}"]
+
+
 async def test_a_stop_in_an_answer_is_a_stop(stage: Stage) -> None:
     """Where the client sends all that a user writes as the answer, too."""
     async with stage.world(waiter()) as world:

@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 
 from segue.core.memory import text_of
 from segue.core.messages import user_message
-from segue.core.speech.stops import read_request
+from segue.core.speech.stops import UserRequest, read_answer, read_request
 from segue.core.turn_rules import COLLECT_FOR, DoubleTexting
 from segue.errors import BackendError, NotFoundError
 from segue.journal.inbox import Arrival
@@ -62,7 +62,7 @@ class Inbox:
         """Store a user's message, queue its reply, and void the follow-ups that were not seen."""
         deps, how = self._deps, strategy or self.strategy
         message = user_message(content)
-        asked = await self._requests_of(thread_id, text_of(message))
+        asked = await self._granted(thread_id, read_request(text_of(message)))
         accepted = await deps.journal.inbox.accept(
             thread_id,
             message,
@@ -101,7 +101,7 @@ class Inbox:
         given = answer.values() if isinstance(answer, Mapping) else [answer]
         text = "\n".join(each for each in given if isinstance(each, str))
         waiting = await deps.journal.turns.get(turn_id)
-        asked = await self._requests_of(waiting.thread_id, text)
+        asked = await self._granted(waiting.thread_id, read_answer(text))
         turn = await deps.journal.inbox.answer(
             turn_id,
             answer,
@@ -120,9 +120,8 @@ class Inbox:
         await self._wake(turn)
         return turn
 
-    async def _requests_of(self, thread_id: str, text: str) -> Granted:
-        """The requests of the user in a text: to be left alone, or written to later or again."""
-        if (request := read_request(text)) is None:
+    async def _granted(self, thread_id: str, request: UserRequest | None) -> Granted:
+        if request is None:
             return Granted()
         return await grant(self._deps, thread_id, request, ASKED[request.wish])
 
@@ -140,7 +139,7 @@ class Inbox:
                 await sleep(self._deps.clock, FINISH_WITHIN)
                 try:
                     turn = await self._deps.journal.turns.get(turn_id)
-                    if reason is CUT_SHORT or turn.shown_at is None:
+                    if reason == CUT_SHORT or turn.shown_at is None:
                         await self._stop(thread_id, reason, only=turn_id)
                 except (BackendError, NotFoundError) as error:  # the reply then waits for its end
                     logger.warning("Turn %s was not stopped: %s", turn_id, error)

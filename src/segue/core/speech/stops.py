@@ -210,6 +210,17 @@ def may_be_stop(text: str) -> bool:
     return any(grammar.suspects(part) for grammar in grammars() for part in pairs)
 
 
+def read_answer(text: str) -> UserRequest | None:
+    """The request to be left alone in an answer to an agent's question; None if there is none.
+
+    Only in words about being written to: a mere "stop" or "later" answers the question.
+    """
+    request = read_request(text)
+    if request is None or request.wish not in (Wish.STOP, Wish.STOP_REMINDERS):
+        return None
+    return request if len(text.split()) > 1 and may_be_stop(text) else None
+
+
 def says_goodbye(text: str) -> bool:
     """Whether a clause of a user's message is a goodbye in one of the languages."""
     return any(
